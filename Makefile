@@ -1,0 +1,37 @@
+# make setup | run | test | bench | lint      (each does its own set-up)
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+RUN    := runs/quickdraw
+
+.PHONY: setup run test bench lint clean
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+# Train on the drawings that come with the package, test on classes never seen, draw what happened. About three minutes.
+run: $(READY)
+	$(BIN)/tpn train tpn --episodes 1000 --out $(RUN) --resume
+	$(BIN)/tpn evaluate $(RUN) --shot 1
+	$(BIN)/tpn evaluate $(RUN) --shot 5
+	$(BIN)/tpn plot $(RUN)
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint
+	$(BIN)/python -m pytest
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

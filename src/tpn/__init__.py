@@ -1,0 +1,28 @@
+"""Few-shot image classification by label propagation.
+
+The names below are loaded when they are first used, so that `import tpn` and `tpn --help` need no torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from tpn.errors import TPNError
+
+if TYPE_CHECKING:
+    from tpn.episodes import Episode
+    from tpn.training.run import load
+
+__version__ = "0.1.0"
+__all__ = ["Episode", "TPNError", "__version__", "load"]
+
+_HOMES = {"Episode": "tpn.episodes", "load": "tpn.training.run"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'tpn' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

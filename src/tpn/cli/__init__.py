@@ -1,0 +1,59 @@
+"""The `tpn` command: one file per subcommand, each loaded only when it is called."""
+
+import os
+import sys
+from importlib import import_module
+
+from tpn.errors import TPNError
+
+COMMANDS = {
+    "train": "train a method by episodes, or continue a training",
+    "evaluate": "test a trained method on classes it has never seen",
+    "compare": "test several on the same episodes, with paired differences",
+    "plot": "draw a run's learning curve, and an episode as a graph",
+    "methods": "list the few-shot methods",
+    "data": "look at the pictures: tpn data info SOURCE",
+}
+
+HELP = f"""usage: tpn COMMAND [options]
+
+Few-shot image classification by label propagation.
+
+commands:
+{chr(10).join(f"  {name:<10} {what}" for name, what in COMMANDS.items())}
+
+Try it on the drawings that come with the package:
+  tpn train tpn --episodes 1000 --out runs/first
+  tpn evaluate runs/first --shot 1
+  tpn plot runs/first
+
+`tpn COMMAND --help` explains a command and all its options; `tpn --version` tells the version.
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    name = arguments[0] if arguments else "--help"
+    if name in ("-h", "--help"):
+        print(HELP, end="")
+        return 0
+    if name == "--version":
+        from tpn import __version__
+
+        print(f"tpn {__version__}")
+        return 0
+    try:
+        if name not in COMMANDS:
+            raise TPNError(f"Unknown command {name!r}: choose one of {', '.join(COMMANDS)}. See tpn --help.")
+        code: int = import_module(f"tpn.cli.{name}").main(arguments[1:])
+        sys.stdout.flush()
+        return code
+    except TPNError as error:
+        print(f"tpn: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # the reader of our output has gone; there is nobody to tell
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1

@@ -1,0 +1,58 @@
+"""tpn evaluate: test a trained method."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from tyro.conf import Positional
+
+from tpn.cli.parsing import Flag
+from tpn.cli.session import AnySetting, TestOptions, describe, open_subject, parse_for_runs, test, use_processor
+from tpn.files import write_text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate(TestOptions[AnySetting]):
+    """Test a trained method: mean accuracy over episodes of classes it has never seen, with its 95 % interval."""
+
+    run: Positional[Path]
+    """The run folder that tpn train wrote."""
+    json: Flag = False
+    """Print one JSON object instead of text."""
+    per_episode: Path | None = None
+    """Write the accuracy of each episode to this csv file."""
+
+
+def main(arguments: list[str]) -> int:
+    options = parse_for_runs(Evaluate, "tpn evaluate", arguments)
+    use_processor(options.threads)
+    subject = open_subject(options.run, options.data, options.split)
+    evaluation = test(subject, subject.draw(options), options.batch_norm, "evaluating")
+    mean, transduction = evaluation.mean, subject.transduction(options.batch_norm)
+    if options.per_episode is not None:
+        lines = [f"{episode},{accuracy:.6f}" for episode, accuracy in enumerate(evaluation.accuracies)]
+        write_text(options.per_episode, "\n".join(["episode,accuracy", *lines, ""]))
+    if options.json:
+        result = {
+            "accuracy": mean.value,
+            "ci95": mean.ci95,
+            "way": options.episode.way,
+            "shot": options.episode.shot,
+            "query": options.episode.query,
+            "episodes": options.episodes,
+            "seconds": evaluation.seconds,
+            "method": subject.config.method,
+            "transduction": transduction,
+            "batch_norm": options.batch_norm,
+            "data": subject.data,
+            "split": options.split,
+            "seed": options.seed,
+            "run": str(options.run),
+        }
+        print(json.dumps(result))
+        return 0
+    print(f"{subject.config.method} on {describe(options, subject)}")
+    print(f"  accuracy      {mean}" + ("" if mean.ci95 is None else "  (95 % interval)"))
+    print(f"  transduction  {transduction}, batch norm with {options.batch_norm} statistics")
+    print(f"  time          {evaluation.seconds:.1f} s")
+    return 0

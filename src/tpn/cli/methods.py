@@ -1,0 +1,29 @@
+"""tpn methods: list the few-shot methods."""
+
+import json
+from dataclasses import dataclass
+
+from tpn.cli.parsing import Flag, parse
+from tpn.methods import all_methods
+
+
+@dataclass(frozen=True)
+class Methods:
+    """List every few-shot method: its name, its paper, and whether queries share information (transduction)."""
+
+    json: Flag = False
+    """Print one JSON object instead of text."""
+
+
+def main(arguments: list[str]) -> int:
+    options = parse(Methods, "tpn methods", arguments)
+    infos = [method.info for method in all_methods().values()]
+    if options.json:
+        rows = [{"name": info.name, "paper": info.paper, "transduction": info.transduction} for info in infos]
+        print(json.dumps({"methods": rows}))
+        return 0
+    width = max(len(info.name) for info in infos)
+    print(f"{'method':<{width}}  transduction  paper")
+    for info in infos:
+        print(f"{info.name:<{width}}  {info.transduction:<12}  {info.paper}")
+    return 0

@@ -1,0 +1,43 @@
+"""tpn plot: draw what a run has learned."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, Literal
+
+from tyro.conf import Positional
+
+from tpn.cli.session import AnySetting, describe_setting, open_subject, parse_for_runs
+from tpn.files import make_folder
+from tpn.training.run import Run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plot(Generic[AnySetting]):
+    """Draw a run: its learning curve, and an episode of unseen classes as a graph with the labels that spread on it."""
+
+    run: Positional[Path]
+    """The run folder that tpn train wrote."""
+    episode: AnySetting
+    out: Path | None = None
+    """The folder for the pictures; if not given, the run folder."""
+    split: Literal["train", "val", "test"] = "test"
+    """The classes of the episode."""
+    seed: int = 0
+    """Which episode."""
+
+
+def main(arguments: list[str]) -> int:
+    from tpn.evaluation.plots import draw_episode, draw_learning_curve
+
+    options = parse_for_runs(Plot, "tpn plot", arguments)
+    folder = options.out or options.run
+    make_folder(folder)
+    metrics = Run(options.run).read_metrics()
+    subject = open_subject(options.run, None, options.split)
+    curve, graph = folder / "learning-curve.png", folder / "episode.png"
+    draw_learning_curve(
+        metrics, f"{subject.config.method} on {subject.data}, {describe_setting(subject.config.episode)}", curve
+    )
+    draw_episode(subject.method, subject.split, options.episode, options.seed, graph)
+    print(f"The learning curve is in {curve},\nan episode as a graph in {graph}.")
+    return 0

@@ -1,0 +1,126 @@
+"""What testing commands share: the options of a test, and opening the runs that it is about."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeVar
+
+import torch
+
+from tpn.allocator import keep_freed_memory
+from tpn.cli.parsing import SettingOfRun, parse
+from tpn.episodes import Episode, Setting
+from tpn.errors import TPNError
+from tpn.evaluation.protocol import BatchNorm, Evaluation, draw_episodes, evaluate, pictures_to_represent
+from tpn.images import Split, open_images
+from tpn.methods import Method
+from tpn.progress import progress
+from tpn.training.run import Run, RunConfig, load
+
+AnySetting = TypeVar("AnySetting", bound=Setting)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestOptions(Generic[AnySetting]):
+    """What a test is made of."""
+
+    episode: AnySetting
+    data: str | None = None
+    """Where the pictures come from: quickdraw. If not given, where the run's came from."""
+    split: Literal["train", "val", "test"] = "test"
+    """The classes to test on."""
+    episodes: int = 600
+    """How many episodes."""
+    seed: int = 0
+    """Which episodes: the same seed draws the same ones for every method."""
+    batch_norm: BatchNorm = "running"
+    """Normalise with the statistics of the training (running), each picture by itself, or with those of the episode at
+    hand (batch), which shares information between its queries."""
+    threads: int | None = None
+    """Processor threads; if not given, all."""
+
+
+def parse_for_runs(kind: Any, prog: str, arguments: list[str]) -> Any:
+    """Read the options of a command on one or more runs: its `run` or `runs`, and what defaults to their settings."""
+    given = parse(kind[SettingOfRun], prog, arguments)
+    folders = [given.run] if hasattr(given, "run") else list(given.runs)
+    configs = [Run(folder).read_config() for folder in folders]
+    which = {name: getattr(given, name) for name in ("run", "runs") if hasattr(given, name)}
+    options, *others = [
+        parse(kind[Setting], prog, arguments, kind[Setting](episode=config.episode, **which)) for config in configs
+    ]
+    for folder, other in zip(folders[1:], others, strict=True):
+        if other.episode != options.episode:
+            raise TPNError(
+                f"{folders[0]} and {folder} were trained on different episodes: say on which to compare them, "
+                "with --way, --shot and --query."
+            )
+    return options
+
+
+def use_processor(threads: int | None) -> None:
+    """Prepare this process for heavy work."""
+    keep_freed_memory()
+    if threads is not None:
+        if threads < 1:
+            raise TPNError(f"--threads must be at least 1, not {threads}.")
+        torch.set_num_threads(threads)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A trained method and the pictures to test it on."""
+
+    config: RunConfig
+    method: Method
+    data: str
+    split: Split
+
+    def draw(self, options: TestOptions[Setting]) -> list[Episode]:
+        """The episodes of a test."""
+        return draw_episodes(self.split, options.episode, options.episodes, options.seed)
+
+    def transduction(self, batch_norm: BatchNorm) -> str:
+        """Do the queries of a test share information: by the method (yes), by batch statistics (bn), or not (no)."""
+        declared = self.method.info.transduction
+        return "bn" if declared == "no" and batch_norm == "batch" else declared
+
+
+def open_subject(folder: Path, data: str | None, split: str) -> Subject:
+    """Load a trained method and open the pictures that it is to be tested on."""
+    config = Run(folder).read_config()
+    data = data or config.data
+    images = open_images(data, config.image_size)
+    if images.channels != config.dimensions.channels:
+        raise TPNError(
+            f"{folder} was trained on pictures of {config.dimensions.channels} channels; "
+            f"those of {data} have {images.channels}."
+        )
+    return Subject(config, load(folder), data, images.split(split))
+
+
+def test(subject: Subject, episodes: list[Episode], batch_norm: BatchNorm, what: str) -> Evaluation:
+    """Test a method on episodes, showing how far it has come."""
+    with progress(what, pictures_to_represent(episodes, batch_norm), "pictures") as advance:
+        return evaluate(subject.method, subject.split, episodes, batch_norm, advance)
+
+
+def describe(options: TestOptions[Setting], subject: Subject) -> str:
+    """What is tested on, in one line."""
+    setting = options.episode
+    return (
+        f"{subject.data}, {options.split} split ({len(subject.split.classes)} classes): "
+        f"{describe_setting(setting)}, {options.episodes} episodes"
+    )
+
+
+def describe_setting(setting: Setting) -> str:
+    """5-way 1-shot, 15 queries per class."""
+    if setting.query_counts is not None:
+        queries = f"{'+'.join(map(str, setting.query_counts))} queries"
+    elif setting.query_dirichlet is not None:
+        queries = f"{setting.way * setting.query} queries unbalanced by Dirichlet({setting.query_dirichlet:g})"
+    else:
+        queries = f"{setting.query} queries per class"
+    unlabelled = f", {setting.unlabelled} unlabelled per class" if setting.unlabelled else ""
+    distractors = f", {setting.distractors} distractor classes" if setting.distractors else ""
+    return f"{setting.way}-way {setting.shot}-shot, {queries}{unlabelled}{distractors}"

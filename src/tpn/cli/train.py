@@ -1,0 +1,151 @@
+"""tpn train: train a method by episodes."""
+
+import signal
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from tpn.cli.parsing import Flag, SettingOfRun, parse, say
+from tpn.cli.session import use_processor
+from tpn.episodes import Setting
+from tpn.errors import TPNError
+from tpn.evaluation.intervals import percent
+from tpn.files import make_folder, sweep
+from tpn.images import Images, open_images
+from tpn.methods import Config, Dimensions, all_methods, find_method
+from tpn.progress import clock
+from tpn.training.loop import Outcome, train
+from tpn.training.run import Run, RunConfig
+
+AnyConfig = TypeVar("AnyConfig", bound=Config)
+AnySetting = TypeVar("AnySetting", bound=Setting)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train(Generic[AnyConfig, AnySetting]):
+    """Train a few-shot method by episodes drawn from the training classes.
+
+    Writes a run folder with the settings, a line of metrics per validation, the weights that were best on the
+    validation classes, and what resuming needs. Ctrl-C saves and ends; `--resume` goes on exactly where it was.
+    """
+
+    settings: AnyConfig
+    episode: AnySetting
+    data: str = "quickdraw"
+    """Where the pictures come from: quickdraw, which ships with the package."""
+    image_size: int | None = None
+    """Scale the pictures to so many pixels in height and width; if not given, as they are."""
+    seed: int = 0
+    """Decides the initial weights and the episodes: the same seed gives the same run."""
+    out: Path | None = None
+    """The run folder; if not given, one in runs/ named after the settings."""
+    resume: Flag = False
+    """Continue the run in --out (what is not given is as it was there), or begin it if it does not exist. With more
+    --episodes it trains on."""
+    threads: int | None = None
+    """Processor threads; if not given, all. Resuming is exact with the same number."""
+
+
+def main(arguments: list[str]) -> int:
+    names = ", ".join(all_methods())
+    if not arguments or arguments[0] in ("-h", "--help"):
+        prog = f"tpn train {{{names}}}"
+        parse(Train[Config, Setting], prog, arguments or ["--help"])
+    name = arguments[0]
+    if name.startswith("-"):
+        raise TPNError(f"Name the method first: tpn train METHOD {' '.join(arguments)}. The methods are: {names}.")
+    options = read_options(name, arguments[1:])
+    use_processor(options.threads)
+    images = open_images(options.data, options.image_size)
+    config = RunConfig(
+        method=name,
+        settings=options.settings,
+        episode=options.episode,
+        data=options.data,
+        image_size=images.image_size,
+        seed=options.seed,
+        dimensions=dimensions(images, options.episode),
+    )
+    run = Run(options.out or default_folder(config))
+    prepare(run, config, options.resume, images)
+    with run.claimed():
+        outcome = train(run, config, images)
+    return report(outcome, run, config)
+
+
+def read_options(name: str, arguments: list[str]) -> Train[Any, Setting]:
+    """The options given, on top of the method's defaults or, when resuming, of the run's own settings."""
+    kind, prog = find_method(name).Config, f"tpn train {name}"
+    given = parse(Train[kind, SettingOfRun], prog, arguments)  # type: ignore[valid-type]
+    start = Train[Any, Setting](settings=kind(), episode=Setting(), out=given.out)
+    if given.resume and given.out is not None and Run(given.out).exists:
+        before = Run(given.out).read_config()
+        if before.method != name:
+            raise TPNError(f"{given.out} is a run of {before.method}, not of {name}: it cannot be resumed as such.")
+        start = replace(
+            start,
+            settings=before.settings,
+            episode=before.episode,
+            data=before.data,
+            image_size=before.image_size,
+            seed=before.seed,
+        )
+    options: Train[Any, Setting] = parse(Train[kind, Setting], prog, arguments, start)  # type: ignore[valid-type]
+    return options
+
+
+def default_folder(config: RunConfig) -> Path:
+    """runs/tpn-quickdraw-5way-5shot-seed0."""
+    setting = config.episode
+    return Path("runs", f"{config.method}-{config.data}-{setting.way}way-{setting.shot}shot-seed{config.seed}")
+
+
+def dimensions(images: Images, setting: Setting) -> Dimensions:
+    """What the network is built for."""
+    classes = images.info()["train"].classes
+    return Dimensions(images.channels, images.image_size, setting.way, setting.shot, classes)
+
+
+def prepare(run: Run, config: RunConfig, resume: bool, images: Images) -> None:
+    """Make the run folder ready, or refuse: nothing that is there is ever overwritten."""
+    find_method(config.method)(config.settings, config.dimensions)  # refuses what cannot be built
+    if run.exists:
+        if not resume:
+            raise TPNError(
+                f"The run folder {run.folder} exists. Continue it with --resume, or choose another with --out."
+            )
+        before = run.read_config()
+        longer = replace(before, settings=replace(before.settings, episodes=config.settings.episodes))
+        if differences := longer.differences(config):
+            raise TPNError(
+                f"{run.folder} belongs to other settings: {'; '.join(differences)}. "
+                "Resume it without changing them, or choose another --out."
+            )
+        sweep(run.folder)
+        if before != config:
+            run.write_config(config)
+        return
+    if run.folder.exists() and not run.folder.is_dir():
+        raise TPNError(f"{run.folder} is a file. Choose another --out.")
+    if run.folder.is_dir():
+        sweep(run.folder)
+        if any(run.folder.iterdir()):
+            raise TPNError(f"{run.folder} exists, holds files and is not a run folder. Choose another --out.")
+    make_folder(run.folder)
+    run.write_config(config)
+
+
+def report(outcome: Outcome, run: Run, config: RunConfig) -> int:
+    """Say how it ended, and what can be done next."""
+    state = outcome.state
+    again = f"tpn train {config.method} --out {run.folder} --resume"
+    if outcome.stopped_by is not None and state.episode < config.settings.episodes:
+        say(f"Stopped and saved at episode {state.episode}. Go on with: {again}")
+        return 128 + signal.Signals(outcome.stopped_by)
+    why = " (validation has reached a plateau)" if outcome.plateau else ""
+    print(
+        f"Trained {config.method} for {state.episode} episodes{why} in {clock(state.seconds)}. "
+        f"Best on validation: {percent(state.best_accuracy, None)} at episode {state.best_episode}.\n"
+        f"The run is in {run.folder}. Test it with: tpn evaluate {run.folder}"
+    )
+    return 0

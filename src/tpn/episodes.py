@@ -1,0 +1,236 @@
+"""What a few-shot task is, and how tasks are drawn."""
+
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from tpn.errors import TPNError
+from tpn.images import Split
+
+
+class Role(IntEnum):
+    """What a picture is in an episode."""
+
+    SUPPORT = 0
+    QUERY = 1
+    UNLABELLED = 2
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What an episode is made of."""
+
+    way: int = 5
+    """Classes in an episode."""
+    shot: int = 5
+    """Labelled pictures of each class."""
+    query: int = 15
+    """Pictures of each class to classify."""
+    query_counts: tuple[int, ...] | None = None
+    """Unbalanced queries: as many numbers as classes, dealt to the classes at random (instead of --query)."""
+    query_dirichlet: float | None = None
+    """Unbalanced queries: way x query of them, the shares of the classes drawn from a Dirichlet distribution with this
+    concentration (small numbers are the most unbalanced)."""
+    unlabelled: int = 0
+    """Further pictures of each class that a method sees without their labels (semi-supervised learning)."""
+    distractors: int = 0
+    """Further classes of which only unlabelled pictures are there."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("way", 2), ("shot", 1), ("query", 1), ("unlabelled", 0), ("distractors", 0)):
+            value = getattr(self, name)
+            if value < least:
+                raise TPNError(f"--{name} must be at least {least}, not {value}.")
+        if self.distractors and not self.unlabelled:
+            raise TPNError("--distractors adds unlabelled pictures of further classes: give --unlabelled as well.")
+        if self.query_counts is not None and self.query_dirichlet is not None:
+            raise TPNError("Give --query-counts or --query-dirichlet, not both.")
+        if self.query_counts is not None:
+            if len(self.query_counts) != self.way:
+                raise TPNError(
+                    f"--query-counts needs a number for each of the {self.way} classes; "
+                    f"{len(self.query_counts)} were given."
+                )
+            if min(self.query_counts) < 0 or sum(self.query_counts) == 0:
+                raise TPNError("--query-counts must not be negative, and at least one of them must be above 0.")
+        if self.query_dirichlet is not None and not 0 < self.query_dirichlet < float("inf"):
+            raise TPNError(f"--query-dirichlet must be a number above 0, not {self.query_dirichlet}.")
+
+    @property
+    def most_queries(self) -> int:
+        """The most queries that one class is sure to need."""
+        return max(self.query_counts) if self.query_counts is not None else self.query
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One few-shot task as indices: its support first, grouped by class, then queries, then unlabelled pictures."""
+
+    pictures: Int64[np.ndarray, "node"]
+    """Rows of the split."""
+    labels: Int64[np.ndarray, "node"]
+    """0 to way - 1; -1 for a distractor."""
+    role: Int64[np.ndarray, "node"]
+    classes: Int64[np.ndarray, "way"]
+    """Label -> class of the split."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Episodes of one shape with something for each of their pictures: the pictures, or their representation.
+
+    It hands a method the labels of the support only.
+    """
+
+    inputs: Float[Tensor, "episode node *shape"]
+    """Support, then queries, then unlabelled pictures."""
+    support_labels: Int64[Tensor, "episode support"]
+    way: int
+    queries: int
+    """How many of the nodes are queries."""
+
+    @property
+    def shots(self) -> int:
+        """How many of the nodes are labelled."""
+        return self.support_labels.shape[1]
+
+    @property
+    def support(self) -> Float[Tensor, "episode support *shape"]:
+        return self.inputs[:, : self.shots]
+
+    @property
+    def query(self) -> Float[Tensor, "episode query *shape"]:
+        return self.inputs[:, self.shots : self.shots + self.queries]
+
+    @property
+    def unlabelled(self) -> Float[Tensor, "episode unlabelled *shape"]:
+        return self.inputs[:, self.shots + self.queries :]
+
+    def with_inputs(self, inputs: Float[Tensor, "episode node *shape"]) -> "Task":
+        """The same task with something else for each picture."""
+        return Task(inputs, self.support_labels, self.way, self.queries)
+
+
+@dataclass(frozen=True)
+class TrainingTask(Task):
+    """A task to learn from: it has the answers too."""
+
+    query_labels: Int64[Tensor, "episode query"]
+    classes: Int64[Tensor, "episode way"]
+    """Label -> class of the training split."""
+
+
+def as_task(episodes: list[Episode], inputs: Float[Tensor, "episode node *shape"]) -> Task:
+    """Episodes of one shape, and something for each of their pictures, as a method is tested on them."""
+    first = episodes[0]
+    support = _labels(episodes, Role.SUPPORT)
+    return Task(inputs, support, len(first.classes), int((first.role == Role.QUERY).sum()))
+
+
+def as_training_task(episodes: list[Episode], inputs: Float[Tensor, "episode node *shape"]) -> TrainingTask:
+    """Episodes of one shape, and something for each of their pictures, as a method learns from them."""
+    task = as_task(episodes, inputs)
+    classes = torch.from_numpy(np.stack([episode.classes for episode in episodes]))
+    return TrainingTask(**vars(task), query_labels=query_labels(episodes), classes=classes)
+
+
+def query_labels(episodes: list[Episode]) -> Int64[Tensor, "episode query"]:
+    """The answers."""
+    return _labels(episodes, Role.QUERY)
+
+
+def _labels(episodes: list[Episode], role: Role) -> Int64[Tensor, "episode node"]:
+    return torch.from_numpy(np.stack([episode.labels[episode.role == role] for episode in episodes]))
+
+
+class Sampler:
+    """Draws episodes from a split, without replacement inside an episode; the same seed draws the same episodes."""
+
+    def __init__(self, split: Split, setting: Setting, seed: int) -> None:
+        check_room(split, setting)
+        self.split, self.setting = split, setting
+        self._generator = np.random.default_rng(seed)
+
+    def draw(self) -> Episode:
+        """Draw the next episode."""
+        setting, rng = self.setting, self._generator
+        chosen = rng.choice(len(self.split.classes), setting.way + setting.distractors, replace=False)
+        classes = chosen[: setting.way]
+        queries = self._query_counts(self.split.counts[classes])
+        rows: dict[Role, list[np.ndarray]] = {role: [] for role in Role}
+        labels: dict[Role, list[np.ndarray]] = {role: [] for role in Role}
+        for index, class_ in enumerate(chosen):
+            known = index < setting.way
+            taken = {
+                Role.SUPPORT: setting.shot if known else 0,
+                Role.QUERY: int(queries[index]) if known else 0,
+                Role.UNLABELLED: setting.unlabelled,
+            }
+            start, end = self.split.starts[class_], self.split.starts[class_ + 1]
+            pictures = start + rng.choice(end - start, sum(taken.values()), replace=False)
+            for role, part in zip(taken, np.split(pictures, np.cumsum(list(taken.values()))[:-1]), strict=True):
+                rows[role].append(part)
+                labels[role].append(np.full(len(part), index if known else -1))
+        order = {role: np.arange(sum(map(len, parts))) for role, parts in rows.items()}
+        for role in (Role.QUERY, Role.UNLABELLED):  # their order must not tell their class
+            order[role] = rng.permutation(len(order[role]))
+        return Episode(
+            pictures=np.concatenate([np.concatenate(rows[role])[order[role]] for role in Role]),
+            labels=np.concatenate([np.concatenate(labels[role])[order[role]] for role in Role]),
+            role=np.concatenate([np.full(len(order[role]), int(role)) for role in Role]),
+            classes=classes,
+        )
+
+    def _query_counts(self, pictures: Int64[np.ndarray, "way"]) -> Int64[np.ndarray, "way"]:
+        """How many queries each class of an episode has."""
+        setting, rng = self.setting, self._generator
+        if setting.query_counts is not None:
+            return rng.permutation(np.array(setting.query_counts))
+        if setting.query_dirichlet is None:
+            return np.full(setting.way, setting.query)
+        shares = rng.dirichlet(np.full(setting.way, setting.query_dirichlet))
+        room = pictures - setting.shot - setting.unlabelled
+        counts: np.ndarray = np.minimum(rng.multinomial(setting.way * setting.query, shares), room)
+        while (missing := setting.way * setting.query - counts.sum()) > 0:  # a class ran out: the others take over
+            open_shares = np.where(counts < room, shares + 1e-9, 0)
+            counts = np.minimum(counts + rng.multinomial(missing, open_shares / open_shares.sum()), room)
+        return counts
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Where the generator stands, as JSON can hold it; set it to continue from there."""
+        return dict(self._generator.bit_generator.state)
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self._generator.bit_generator.state = state
+
+
+def check_room(split: Split, setting: Setting) -> None:
+    """Refuse a setting for which the split has too few classes, or a class too few pictures."""
+    needed = setting.way + setting.distractors
+    if needed > len(split.classes):
+        distractors = f" and {setting.distractors} distractor classes" if setting.distractors else ""
+        raise TPNError(
+            f"An episode of {setting.way} ways{distractors} needs {needed} classes, but the {split.name} split has "
+            f"{len(split.classes)}. Choose a smaller --way."
+        )
+    pictures = setting.shot + setting.most_queries + setting.unlabelled
+    smallest = int(split.counts.argmin())
+    if pictures > split.counts[smallest]:
+        unlabelled = f" + {setting.unlabelled} unlabelled" if setting.unlabelled else ""
+        raise TPNError(
+            f"An episode of {setting.shot} shots + {setting.most_queries} queries{unlabelled} needs {pictures} "
+            f"pictures of each class, but the class {split.classes[smallest]!r} of the {split.name} split has "
+            f"{split.counts[smallest]}. Choose a smaller --shot or --query."
+        )
+
+
+def tested_as(setting: Setting, **changes: Any) -> Setting:
+    """The setting with those of `changes` that are not None."""
+    return replace(setting, **{name: value for name, value in changes.items() if value is not None})

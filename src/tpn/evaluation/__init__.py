@@ -1,0 +1,1 @@
+"""Testing methods, comparing them, and drawing what came out."""

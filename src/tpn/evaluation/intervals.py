@@ -1,0 +1,30 @@
+"""Means with 95 % confidence intervals."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean and the half-width of its 95 % confidence interval (None if there is only one value)."""
+
+    value: float
+    ci95: float | None
+
+    def __str__(self) -> str:
+        return percent(self.value, self.ci95)
+
+
+def mean_with_interval(values: Float64[np.ndarray, "value"]) -> Mean:
+    """The mean, and 1.96 standard errors."""
+    if len(values) < 2:
+        return Mean(float(values.mean()), None)
+    return Mean(float(values.mean()), float(1.96 * values.std(ddof=1) / np.sqrt(len(values))))
+
+
+def percent(value: float, ci95: float | None, sign: str = "") -> str:
+    """62.31 ± 0.71 %."""
+    interval = "" if ci95 is None else f" ± {100 * ci95:.2f}"
+    return f"{100 * value:{sign}.2f}{interval} %"

@@ -1,0 +1,7 @@
+"""Pictures of results."""
+
+from tpn.evaluation.plots.comparison import draw_comparison
+from tpn.evaluation.plots.episode import draw_episode
+from tpn.evaluation.plots.learning_curve import draw_learning_curve
+
+__all__ = ["draw_comparison", "draw_episode", "draw_learning_curve"]

@@ -1,0 +1,55 @@
+"""How a figure is made and written."""
+
+from pathlib import Path
+from typing import Any
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from tpn.errors import TPNError
+from tpn.files import replacing
+
+INK, FAINT = "#22262b", "#9aa3ad"
+CLASS_COLOURS = (
+    "#2f6fde",
+    "#e07b00",
+    "#15936a",
+    "#c03f8f",
+    "#7a5bd6",
+    "#a98600",
+    "#00929e",
+    "#b3503c",
+    "#5d8a1f",
+    "#5c6570",
+)
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure, in inches; needs no screen."""
+    figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def tidy(axes: Any) -> None:
+    """Leave only what helps to read the axes."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(FAINT)
+    axes.tick_params(colors=INK, labelsize=9)
+    axes.grid(axis="both", color="#e8ebee", linewidth=0.8)
+    axes.set_axisbelow(True)
+
+
+def class_colour(label: int) -> str:
+    """The colour of a class in an episode."""
+    return CLASS_COLOURS[label % len(CLASS_COLOURS)]
+
+
+def write_figure(figure: Figure, path: Path) -> None:
+    """Write a figure in the format that the file's ending names."""
+    kind = path.suffix.lstrip(".").lower() or "png"
+    known = figure.canvas.get_supported_filetypes()
+    if kind not in known:
+        raise TPNError(f"Cannot draw to {path}: the ending must be one of {', '.join(sorted(known))}.")
+    with replacing(path) as stream:
+        figure.savefig(stream, format=kind, dpi=150)

@@ -1,0 +1,127 @@
+"""Testing a method: hundreds of episodes, each drawn picture represented once, the mean accuracy with its interval."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float64, Int64
+from torch import Tensor
+
+from tpn.backbones.statistics import batch_statistics
+from tpn.episodes import Episode, Sampler, Setting, as_task, query_labels
+from tpn.errors import TPNError
+from tpn.evaluation.intervals import Mean, mean_with_interval
+from tpn.images import Split
+from tpn.methods import Method
+
+BatchNorm = Literal["running", "batch"]
+
+PIXELS_AT_ONCE = 64 * 84 * 84
+EPISODES_AT_ONCE = 32
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a test showed."""
+
+    accuracies: Float64[np.ndarray, "episode"]
+    seconds: float
+
+    @property
+    def mean(self) -> Mean:
+        """The mean accuracy over the episodes, with its 95 % interval."""
+        return mean_with_interval(self.accuracies)
+
+
+def ignore(count: int) -> None:
+    """Report progress to nobody."""
+
+
+def draw_episodes(split: Split, setting: Setting, episodes: int, seed: int) -> list[Episode]:
+    """The episodes of a test: the same for every method."""
+    if episodes < 1:
+        raise TPNError(f"--episodes must be at least 1, not {episodes}.")
+    sampler = Sampler(split, setting, seed)
+    return [sampler.draw() for _ in range(episodes)]
+
+
+def evaluate(
+    method: Method,
+    split: Split,
+    episodes: list[Episode],
+    batch_norm: BatchNorm = "running",
+    advance: Callable[[int], None] = ignore,
+) -> Evaluation:
+    """Test a method on these episodes.
+
+    With running statistics (the default) queries share information only as the method itself provides, and every drawn
+    picture is represented once, whatever the number of episodes it is in. With `batch_norm="batch"` the pictures of an
+    episode are normalised together, and every episode is embedded anew.
+    """
+    start = time.perf_counter()
+    was_training = method.training
+    method.eval()
+    try:
+        represented = _by_episode if batch_norm == "batch" else _by_picture
+        accuracies = [
+            _accuracies(method, batch, inputs) for batch, inputs in represented(method, split, episodes, advance)
+        ]
+    finally:
+        method.train(was_training)
+    return Evaluation(np.concatenate(accuracies), time.perf_counter() - start)
+
+
+def represent_rows(
+    method: Method, split: Split, rows: Int64[np.ndarray, "row"], advance: Callable[[int], None] = ignore
+) -> Float[Tensor, "row *feature"]:
+    """The representations of these pictures of a split, a batch at a time."""
+    height, width = split.pictures.shape[1:3]
+    size = max(1, PIXELS_AT_ONCE // (height * width))
+    features: Tensor | None = None
+    for start in range(0, len(rows), size):
+        part = rows[start : start + size]
+        with torch.no_grad():
+            represented = method.represent(split.load(part))
+        if features is None:
+            features = represented.new_empty((len(rows), *represented.shape[1:]))
+        features[start : start + len(part)] = represented
+        advance(len(part))
+    assert features is not None, "no rows to represent"
+    return features
+
+
+def pictures_to_represent(episodes: list[Episode], batch_norm: BatchNorm = "running") -> int:
+    """How many pictures a test passes through the network, for the progress bar."""
+    pictures = np.concatenate([episode.pictures for episode in episodes])
+    return len(pictures) if batch_norm == "batch" else len(np.unique(pictures))
+
+
+Represented = Iterator[tuple[list[Episode], Float[Tensor, "episode node *feature"]]]
+
+
+def _by_picture(method: Method, split: Split, episodes: list[Episode], advance: Callable[[int], None]) -> Represented:
+    """Represent each picture once, then hand out episodes in batches."""
+    rows, inverse = np.unique(np.stack([episode.pictures for episode in episodes]), return_inverse=True)
+    features = represent_rows(method, split, rows, advance)
+    places = torch.from_numpy(inverse.reshape(len(episodes), -1))
+    for start in range(0, len(episodes), EPISODES_AT_ONCE):
+        yield episodes[start : start + EPISODES_AT_ONCE], features[places[start : start + EPISODES_AT_ONCE]]
+
+
+def _by_episode(method: Method, split: Split, episodes: list[Episode], advance: Callable[[int], None]) -> Represented:
+    """Represent the pictures of each episode together, with the statistics of that batch."""
+    for episode in episodes:
+        with batch_statistics(method), torch.no_grad():
+            features = method.represent(split.load(episode.pictures))
+        yield [episode], features[None]
+        advance(len(episode.pictures))
+
+
+def _accuracies(
+    method: Method, episodes: list[Episode], inputs: Float[Tensor, "episode node *feature"]
+) -> Float64[np.ndarray, "episode"]:
+    scores = method.score(as_task(episodes, inputs)).detach()
+    return (scores.argmax(-1) == query_labels(episodes)).double().mean(-1).numpy()

@@ -1,0 +1,93 @@
+"""Writing files so that a reader never meets half of one, whatever happens while they are written."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from tpn.errors import TPNError
+
+UNFINISHED = ".part"
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file to be written that takes `path`'s place only when it is complete and on the disk.
+
+    Until then whatever was at `path` stays; a process killed half-way leaves at most a `.part` file beside it.
+    """
+    part = path.with_name(f".{path.name}.{os.getpid()}{UNFINISHED}")
+    with explaining_failure(path):
+        try:
+            with open(part, "wb") as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(part, path)
+            sync_folder(path.parent)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+@contextmanager
+def explaining_failure(path: Path) -> Iterator[None]:
+    """Turn the operating system's refusal to write `path` into an error that says so."""
+    try:
+        yield
+    except OSError as failure:
+        raise TPNError(
+            f"Cannot write {path}: {failure.strerror or failure}. Nothing that was there before is lost; "
+            "make room or choose a place that can be written, and run the command again."
+        ) from failure
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename inside `folder` survive a power cut, where the system can do that."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:  # Windows opens no folders
+        return
+    try:
+        os.fsync(handle)
+    except OSError:  # some network file systems cannot
+        pass
+    finally:
+        os.close(handle)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `text` to `path`, all of it or nothing."""
+    with replacing(path) as stream:
+        stream.write(text.encode())
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write `content` as readable JSON to `path`, all of it or nothing."""
+    write_text(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object from `path`."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as failure:
+        raise TPNError(f"Cannot read {path}: {failure.strerror or failure}.") from failure
+    except ValueError as failure:
+        raise TPNError(f"{path} is damaged: it is not JSON ({failure}).") from failure
+    if not isinstance(content, dict):
+        raise TPNError(f"{path} is damaged: it holds a JSON {type(content).__name__} where an object was expected.")
+    return content
+
+
+def make_folder(folder: Path) -> None:
+    """Create `folder` and its parents where they do not exist."""
+    with explaining_failure(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what processes that were killed while writing left in `folder`."""
+    for part in folder.glob(f".*{UNFINISHED}"):
+        part.unlink(missing_ok=True)

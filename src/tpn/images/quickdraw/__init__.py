@@ -1,0 +1,42 @@
+"""QuickDraw: 345 classes of 100 drawings each, 28x28 grey values. It ships with the package.
+
+215 classes are for training, 50 for validation and 80 for testing, once and for all (`classes.json`). The drawings are
+Google's Quick, Draw! data under CC BY 4.0 (`LICENSE.txt`); `scripts/make_quickdraw.py` made the archive.
+"""
+
+import json
+import zipfile
+from importlib.resources import files
+
+import numpy as np
+
+from tpn.images.store import Split, SplitInfo, resize
+
+SIZE = 28
+DRAWINGS_PER_CLASS = 100
+
+
+class QuickDraw:
+    """The drawings that come with the package, at their own size or scaled to another."""
+
+    channels = 1
+
+    def __init__(self, image_size: int | None = None) -> None:
+        self.spec = "quickdraw"
+        self.image_size = image_size or SIZE
+        self._classes: dict[str, list[str]] = json.loads(_read("classes.json"))
+
+    def info(self) -> dict[str, SplitInfo]:
+        return {split: SplitInfo(len(names), len(names) * DRAWINGS_PER_CLASS) for split, names in self._classes.items()}
+
+    def split(self, name: str) -> Split:
+        classes = self._classes[name]
+        with files(__name__).joinpath("drawings.zip").open("rb") as archive, zipfile.ZipFile(archive) as drawings:
+            pictures = np.load(drawings.open(f"{name}.npy"), allow_pickle=False)[..., None]
+        if self.image_size != SIZE:
+            pictures = resize(pictures, self.image_size)
+        return Split(name, pictures, tuple(classes), np.arange(len(classes) + 1) * DRAWINGS_PER_CLASS)
+
+
+def _read(name: str) -> bytes:
+    return files(__name__).joinpath(name).read_bytes()

@@ -1,0 +1,130 @@
+"""What every few-shot method is: settings, a representation, scores and a way to learn."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeAlias
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from tpn.backbones import check_backbone
+from tpn.episodes import Task, TrainingTask
+from tpn.errors import TPNError
+
+
+@dataclass(frozen=True)
+class Info:
+    """What a method is."""
+
+    name: str
+    paper: str
+    transduction: Literal["yes", "bn", "no"]
+    """Do queries share information: by the method itself, by batch normalisation only, or not at all."""
+    fixed_way: bool = False
+    """Is it trained for one number of classes only?"""
+    fixed_shot: bool = False
+    """Is it trained for one number of shots only?"""
+    equivariant: bool = True
+    """Does relabelling the classes permute its scores?"""
+
+
+@dataclass(frozen=True)
+class Config:
+    """The settings that every method has; a method's own class adds its own and may change these defaults."""
+
+    backbone: str = "conv4"
+    """The network from pictures to feature maps: conv4."""
+    episodes: int = 10_000
+    """Training episodes."""
+    episodes_per_step: int = 1
+    """Episodes whose gradients are averaged in one step of the optimiser."""
+    lr: float = 1e-3
+    """Adam's learning rate."""
+    halve_every: int = 10_000
+    """Halve the learning rate every so many episodes."""
+    validate_every: int = 100
+    """Validate, and save, every so many episodes."""
+    validation_episodes: int = 100
+    """Episodes in a validation; the same ones each time."""
+    patience: int = 50
+    """Stop when this many validations in a row have brought no better accuracy; 0 never stops early."""
+
+    def __post_init__(self) -> None:
+        check_backbone(self.backbone)
+        for name in ("episodes", "episodes_per_step", "halve_every", "validate_every", "validation_episodes"):
+            check_at_least(self, name, 1)
+        check_at_least(self, "patience", 0)
+        if not 0 < self.lr <= 1:
+            raise TPNError(f"--lr must be above 0 and at most 1, not {self.lr}.")
+
+
+def check_at_least(config: Config, name: str, least: int) -> None:
+    """Refuse a whole number that is too small."""
+    value = getattr(config, name)
+    if value < least:
+        raise TPNError(f"--{name.replace('_', '-')} must be at least {least}, not {value}.")
+
+
+AnyConfig: TypeAlias = Config  # inside Method, `Config` is its own settings class
+
+
+@dataclass(frozen=True)
+class Dimensions:
+    """What a network is built for."""
+
+    channels: int
+    image_size: int
+    way: int
+    shot: int
+    train_classes: int
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What one step of learning saw before it changed anything."""
+
+    loss: float
+    accuracy: float
+
+
+class Method(nn.Module):
+    """A few-shot learner. A new one is a file in this folder with a registered subclass of this class."""
+
+    info: ClassVar[Info]
+    Config: ClassVar[type[Config]] = Config
+
+    def __init__(self, config: AnyConfig, dimensions: Dimensions) -> None:
+        super().__init__()
+        self.config, self.dimensions = config, dimensions
+
+    def represent(self, pictures: Float[Tensor, "picture channel height width"]) -> Float[Tensor, "picture *feature"]:
+        """The part of the method that does not depend on the task."""
+        raise NotImplementedError
+
+    def score(self, task: Task) -> Float[Tensor, "episode query way"]:
+        """From representations to a score of every query for every class. It may adapt to the task."""
+        raise NotImplementedError
+
+    def loss(self, task: TrainingTask) -> tuple[Float[Tensor, ""], Float[Tensor, "episode query way"]]:
+        """The loss on episodes of pictures, and the scores of their queries."""
+        scores = self.score(self.represented(task))
+        return F.cross_entropy(scores.flatten(0, 1), task.query_labels.flatten()), scores
+
+    def learn(self, task: TrainingTask) -> Learned:
+        """Add one step's worth of gradients."""
+        loss, scores = self.loss(task)
+        loss.backward()  # type: ignore[no-untyped-call]
+        correct = scores.detach().argmax(-1) == task.query_labels
+        return Learned(loss.item(), correct.float().mean().item())
+
+    def start(self, task: TrainingTask) -> None:
+        """Look at some episodes before training begins, for an initialisation that depends on the data."""
+
+    def graph(self, task: Task) -> Float[Tensor, "episode node node"] | None:
+        """The weights of the edges between the nodes of represented episodes, if the method has such a thing."""
+        return None
+
+    def represented(self, task: Task) -> Task:
+        """The task with its pictures represented, each episode by itself: they share no batch statistics."""
+        return task.with_inputs(torch.stack([self.represent(pictures) for pictures in task.inputs]))

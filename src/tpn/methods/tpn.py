@@ -1,0 +1,126 @@
+"""Transductive Propagation Network."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from tpn.backbones import build_backbone
+from tpn.episodes import Task, TrainingTask
+from tpn.errors import TPNError
+from tpn.methods.method import Config, Dimensions, Info, Method, check_at_least
+from tpn.methods.registry import register
+from tpn.propagation import (
+    LengthScale,
+    affinity,
+    connect,
+    label_matrix,
+    normalise,
+    propagate,
+    propagate_stepwise,
+    scale,
+    typical_scale,
+)
+
+LARGEST_LEARNED_ALPHA = 0.9999
+
+
+@dataclass(frozen=True)
+class TPNConfig(Config):
+    """Transductive Propagation Network: learn a graph on which the labels of the support spread to the queries."""
+
+    k: int = 20
+    """Neighbours of each picture in the graph, itself included."""
+    mutual: bool = False
+    """Keep an edge only if both its ends chose it; otherwise either end suffices."""
+    alpha: float = 0.99
+    """How far labels spread: the share of a label that comes from the neighbours, between 0 and 1."""
+    learn_alpha: bool = False
+    """Learn alpha, starting from --alpha."""
+    solver: Literal["closed", "iterative"] = "closed"
+    """Propagate by the closed form, equation (4), or by --steps iterations of equation (3)."""
+    steps: int = 10
+    """Iterations of the iterative solver."""
+    loss_over: Literal["support+query", "query"] = "support+query"
+    """The pictures whose classification the loss counts."""
+    initial_scale: Literal["from-data", "plain"] = "from-data"
+    """Let the length scales start where neighbours of a first batch are connected, or as the layers fall."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(self, "k", 1)
+        check_at_least(self, "steps", 1)
+        if not 0 < self.alpha < 1:
+            raise TPNError(f"--alpha must lie between 0 and 1, both excluded, not {self.alpha}.")
+
+
+@register
+class TPN(Method):
+    """Liu et al., "Learning to Propagate Labels: Transductive Propagation Network for Few-shot Learning", ICLR 2019.
+
+    A network f embeds all pictures of an episode. Another, g, finds a length scale σ for each from its feature map. The
+    pictures become nodes of a k-nearest-neighbour graph with weights exp(-d(f_i/σ_i, f_j/σ_j)/2), on which the labels
+    of the support spread to the queries in closed form. f and g are trained through all of that.
+    """
+
+    info = Info(
+        name="tpn",
+        paper="Liu et al., Learning to Propagate Labels: Transductive Propagation Network, ICLR 2019",
+        transduction="yes",
+    )
+    Config = TPNConfig
+    config: TPNConfig
+
+    def __init__(self, config: TPNConfig, dimensions: Dimensions) -> None:
+        super().__init__(config, dimensions)
+        self.backbone = build_backbone(config.backbone, dimensions.channels, dimensions.image_size)
+        self.length_scale = LengthScale(self.backbone.map_shape)
+        if config.learn_alpha:
+            share = min(config.alpha / LARGEST_LEARNED_ALPHA, 1 - 1e-6)
+            self.alpha_logit = nn.Parameter(torch.logit(torch.tensor(share, dtype=torch.float32)))
+
+    @property
+    def alpha(self) -> float | Float[Tensor, ""]:
+        """The share of a label that comes from the neighbours."""
+        if self.config.learn_alpha:
+            return LARGEST_LEARNED_ALPHA * torch.sigmoid(self.alpha_logit)
+        return self.config.alpha
+
+    def represent(self, pictures: Float[Tensor, "picture channel height width"]) -> Float[Tensor, "picture feature"]:
+        """f/σ: all that the graph needs to know of a picture."""
+        maps = self.backbone(pictures)
+        return scale(maps.flatten(1), self.length_scale(maps))
+
+    def graph(self, task: Task) -> Float[Tensor, "episode node node"]:
+        """W, equation (2), with each node's k strongest edges."""
+        return connect(affinity(task.inputs), self.config.k, self.config.mutual)
+
+    def propagate(self, task: Task) -> Float[Tensor, "episode node way"]:
+        """F*, the score of every node of represented episodes for every class."""
+        S = normalise(self.graph(task))
+        Y = label_matrix(task.support_labels, task.way, task.inputs.shape[1], like=S)
+        if self.config.solver == "iterative":
+            return propagate_stepwise(S, Y, self.alpha, self.config.steps)
+        return propagate(S, Y, self.alpha)
+
+    def score(self, task: Task) -> Float[Tensor, "episode query way"]:
+        return self.propagate(task)[:, task.shots : task.shots + task.queries]
+
+    def loss(self, task: TrainingTask) -> tuple[Float[Tensor, ""], Float[Tensor, "episode query way"]]:
+        """Equation (6): cross-entropy of the softmax of F*, over the support and the queries."""
+        known = task.shots + task.queries
+        scores = self.propagate(self.represented(task))[:, :known]
+        labels = torch.cat([task.support_labels, task.query_labels], dim=1)
+        first = task.shots if self.config.loss_over == "query" else 0
+        loss = F.cross_entropy(scores[:, first:].flatten(0, 1), labels[:, first:].flatten())
+        return loss, scores[:, task.shots :]
+
+    def start(self, task: TrainingTask) -> None:
+        """Set the length scales so that neighbours among these pictures start with weights near exp(-1)."""
+        if self.config.initial_scale == "from-data":
+            with torch.no_grad():
+                maps = self.backbone(task.inputs.flatten(0, 1))
+            self.length_scale.start_at(typical_scale(maps.flatten(1), self.config.k))

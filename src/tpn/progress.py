@@ -1,0 +1,91 @@
+"""A progress bar with a rate and an end time on a terminal, plain lines elsewhere; always on standard error."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Advance = Callable[..., None]
+SECONDS_BETWEEN_LINES = 10.0
+
+
+@contextmanager
+def progress(what: str, total: int, unit: str, done: int = 0) -> Iterator[Advance]:
+    """Show how far `what` has come. Call the yielded function with the number done since, and figures to show.
+
+    >>> with progress("training", total=1000, unit="episodes") as advance:
+    ...     advance(1, loss=1.4, accuracy=0.41)
+    """
+    if sys.stderr.isatty():
+        with _bar(what, total, unit, done) as advance:
+            yield advance
+    else:
+        yield _lines(what, total, unit, done)
+
+
+def clock(seconds: float) -> str:
+    """Seconds as people write them: 3:07, 1:02:45."""
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
+
+
+def _figures(figures: dict[str, float]) -> str:
+    return "  ".join(f"{name} {value:.3f}" for name, value in figures.items())
+
+
+@contextmanager
+def _bar(what: str, total: int, unit: str, done: int) -> Iterator[Advance]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[pace]}"),
+        TextColumn("{task.fields[figures]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(what, total=total, completed=done, pace="", figures="")
+        pace = _Pace(total, unit, done)
+
+        def advance(count: int, **figures: float) -> None:
+            pace.count(count)
+            bar.update(task, advance=count, pace=pace.text(), figures=_figures(figures))
+
+        yield advance
+
+
+def _lines(what: str, total: int, unit: str, done: int) -> Advance:
+    pace = _Pace(total, unit, done)
+    last_line = time.monotonic()
+
+    def advance(count: int, **figures: float) -> None:
+        nonlocal last_line
+        pace.count(count)
+        now = time.monotonic()
+        if now - last_line >= SECONDS_BETWEEN_LINES:
+            last_line = now
+            line = f"{what}: {pace.done}/{total}  {pace.text()}  {_figures(figures)}"
+            print(line.rstrip(), file=sys.stderr, flush=True)
+
+    return advance
+
+
+class _Pace:
+    """How many a second, and how long until the end."""
+
+    def __init__(self, total: int, unit: str, done: int) -> None:
+        self.total, self.unit, self.done, self.first = total, unit, done, done
+        self.start = time.monotonic()
+
+    def count(self, count: int) -> None:
+        self.done += count
+
+    def text(self) -> str:
+        elapsed = time.monotonic() - self.start
+        rate = (self.done - self.first) / elapsed if elapsed > 0 else 0.0
+        if rate == 0:
+            return ""
+        return f"{rate:.1f} {self.unit}/s, {clock((self.total - self.done) / rate)} left"

@@ -1,0 +1,40 @@
+"""How alike two pictures are: equations (1) and (2)."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+SMALLEST_SCALE = 1e-4
+
+
+def mean_squared_distances(
+    x: Float[Tensor, "*episode node feature"],
+) -> Float[Tensor, "*episode node node"]:
+    """The mean over the features of the squared differences of every two nodes.
+
+    By a matrix product, so no [node, node, feature] array is ever built. The mean of the nodes is taken off first:
+    distances do not change by it, and float32 loses fewer digits. A node's distance to itself is exactly 0.
+    """
+    x = x - x.mean(-2, keepdim=True).detach()
+    product = x @ x.mT
+    square = product.diagonal(dim1=-2, dim2=-1)
+    distances = (square.unsqueeze(-1) + square.unsqueeze(-2) - 2 * product).clamp_min(0)
+    distances = (distances + distances.mT) / (2 * x.shape[-1])
+    return distances.masked_fill(torch.eye(x.shape[-2], dtype=torch.bool, device=x.device), 0)
+
+
+def scale(features: Float[Tensor, "*node feature"], sigma: Float[Tensor, "*node"]) -> Float[Tensor, "*node feature"]:
+    """f / σ with one length scale per node. A σ nearer to zero than 1e-4 is taken as 1e-4 (of the same sign)."""
+    floor = torch.where(sigma < 0, -SMALLEST_SCALE, SMALLEST_SCALE).to(sigma)
+    sigma = torch.where(sigma.abs() < SMALLEST_SCALE, floor, sigma)
+    return features / sigma.unsqueeze(-1)
+
+
+def affinity(
+    features: Float[Tensor, "*episode node feature"],
+    sigma: float | Float[Tensor, "*episode node"] = 1.0,
+) -> Float[Tensor, "*episode node node"]:
+    """W = exp(-d/2), d the mean squared distance of f/σ: equation (1) for one σ, (2) for one per node."""
+    if not isinstance(sigma, Tensor):
+        sigma = torch.full(features.shape[:-1], sigma, dtype=features.dtype, device=features.device)
+    return torch.exp(-0.5 * mean_squared_distances(scale(features, sigma)))

@@ -1,0 +1,50 @@
+"""The network g that finds a length scale for each picture from its feature map."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from tpn.backbones.blocks import ConvBlock
+from tpn.propagation.affinity import SMALLEST_SCALE, mean_squared_distances
+
+
+class LengthScale(nn.Module):
+    """σ = g(f(x)): two convolutional blocks (64 filters, then 1) whose pools round up, then 8 units and 1.
+
+    Nothing bounds σ: it may be negative or near zero, as in the paper.
+    """
+
+    def __init__(self, map_shape: tuple[int, int, int]) -> None:
+        super().__init__()
+        channels, height, width = map_shape
+        self.blocks = nn.Sequential(ConvBlock(channels, 64, pool="up"), ConvBlock(64, 1, pool="up"))
+        for block in self.blocks:
+            assert isinstance(block, ConvBlock)
+            height, width = block.output_size(height), block.output_size(width)
+        self.hidden = nn.Linear(height * width, 8)
+        self.out = nn.Linear(8, 1)
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def forward(self, maps: Float[Tensor, "picture channel height width"]) -> Float[Tensor, "picture"]:
+        hidden = F.relu(self.hidden(self.blocks(maps).flatten(1)))
+        sigma: Tensor = self.out(hidden).squeeze(1)
+        return sigma
+
+    @torch.no_grad()
+    def start_at(self, sigma: float) -> None:
+        """Let every picture start near this length scale."""
+        self.out.weight.mul_(0.1 * sigma)
+        self.out.bias.fill_(sigma)
+
+
+@torch.no_grad()
+def typical_scale(features: Float[Tensor, "node feature"], k: int) -> float:
+    """The σ at which the weight of an edge to a typical one of the k nearest neighbours is exp(-1)."""
+    distances = mean_squared_distances(features)
+    k = min(k, len(features))
+    nearest = distances.topk(k, dim=-1, largest=False).values[:, 1:]  # the first is the node itself
+    typical = float(nearest.median()) if nearest.numel() else 0.0
+    return max(math.sqrt(typical / 2), SMALLEST_SCALE)

@@ -1,0 +1,1 @@
+"""Training by episodes: the loop, the run folder, checkpoints and resuming."""

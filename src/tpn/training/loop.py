@@ -1,0 +1,185 @@
+"""Training by episodes, from the first to the last, resumable at any moment."""
+
+import json
+import math
+import os
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from tpn.episodes import Episode, Sampler, TrainingTask, as_training_task
+from tpn.errors import TPNError
+from tpn.evaluation.protocol import draw_episodes, evaluate
+from tpn.files import explaining_failure, write_text
+from tpn.images import Images, Split
+from tpn.methods import Config, Method, build_method
+from tpn.progress import progress
+from tpn.training.board import open_board
+from tpn.training.checkpoint import State, restore_checkpoint, save_checkpoint
+from tpn.training.run import Run, RunConfig, save_weights
+from tpn.training.stopping import Stopped, StopRequest, listening
+
+VALIDATION_SEED = 1_000_003
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a training ended."""
+
+    state: State
+    stopped_by: int | None
+    """The signal that ended it early, if one did."""
+    plateau: bool
+    """Did it end because validation got no better?"""
+
+
+def learning_rate(config: Config, episode: int) -> float:
+    """The learning rate at an episode: halved every so many."""
+    return float(config.lr * 0.5 ** (episode // config.halve_every))
+
+
+def validation_due(state: State, config: Config) -> bool:
+    """Validate before the first episode, after the last, and whenever `validate_every` episodes have gone by."""
+    if state.validated_at < 0 or state.episode >= config.episodes:
+        return state.validated_at != state.episode
+    return state.episode // config.validate_every > state.validated_at // config.validate_every
+
+
+def on_plateau(state: State, config: Config) -> bool:
+    """Has validation not improved for `patience` validations?"""
+    return config.patience > 0 and state.validations_since_best >= config.patience
+
+
+def train(run: Run, config: RunConfig, images: Images) -> Outcome:
+    """Train until the last episode, a plateau, or a signal to stop. Continues from the run's checkpoint if it has one.
+
+    Continuing is exact: with the same torch and number of threads, a training that was killed at any moment ends in the
+    same weights and metrics as one that was not.
+    """
+    settings, split = config.settings, images.split("train")
+    torch.manual_seed(config.seed)
+    method = build_method(config.method, settings, config.dimensions).train()
+    optimiser = torch.optim.Adam(method.parameters(), lr=settings.lr)
+    sampler = Sampler(split, config.episode, config.seed)
+    validation = images.split("val")
+    validation_episodes = draw_episodes(validation, config.episode, settings.validation_episodes, VALIDATION_SEED)
+
+    if run.checkpoint_file.is_file():
+        state = restore_checkpoint(run.checkpoint_file, method, optimiser, sampler)
+    else:
+        state = State()
+        first = Sampler(split, config.episode, config.seed)
+        method.start(draw_task(first, settings.episodes_per_step))
+    keep_metrics(run, state.validations)
+    board = open_board(run.folder, state.episode)
+    clock = time.perf_counter() - state.seconds
+
+    def save() -> None:
+        state.seconds = time.perf_counter() - clock
+        save_checkpoint(run.checkpoint_file, state, method, optimiser, sampler)
+
+    with (
+        listening() as request,
+        progress("training", settings.episodes, "episodes", done=state.episode) as advance,
+    ):
+        try:
+            while True:
+                if validation_due(state, settings):
+                    line = validate(method, validation, validation_episodes, state, settings, request)
+                    record(run, method, line)
+                    for name, value in line.items():
+                        if isinstance(value, float):
+                            board.add_scalar(name, value, state.episode)
+                    save()
+                if state.episode >= settings.episodes or on_plateau(state, settings):
+                    break
+                request.raise_if_asked()
+                learned = step(method, optimiser, sampler, state, settings)
+                advance(settings.episodes_per_step, loss=learned[0], accuracy=learned[1], best=state.best_accuracy)
+        except Stopped:
+            save()
+        finally:
+            board.close()
+    return Outcome(state, request.signal, on_plateau(state, settings))
+
+
+def draw_task(sampler: Sampler, episodes: int) -> TrainingTask:
+    """Draw the episodes of one step, with their pictures."""
+    drawn = [sampler.draw() for _ in range(episodes)]
+    rows = np.stack([episode.pictures for episode in drawn])
+    pictures = sampler.split.load(rows.reshape(-1))
+    return as_training_task(drawn, pictures.view(*rows.shape, *pictures.shape[1:]))
+
+
+def step(
+    method: Method, optimiser: torch.optim.Optimizer, sampler: Sampler, state: State, settings: Config
+) -> tuple[float, float]:
+    """Learn from the next episodes; returns the mean loss and accuracy since the last validation."""
+    for group in optimiser.param_groups:
+        group["lr"] = learning_rate(settings, state.episode)
+    optimiser.zero_grad()
+    learned = method.learn(draw_task(sampler, settings.episodes_per_step))
+    if not math.isfinite(learned.loss):
+        raise TPNError(f"Training diverged: the loss at episode {state.episode} is {learned.loss}. Try a smaller --lr.")
+    optimiser.step()
+    state.episode += settings.episodes_per_step
+    state.loss_sum += learned.loss
+    state.accuracy_sum += learned.accuracy
+    state.steps += 1
+    return state.loss_sum / state.steps, state.accuracy_sum / state.steps
+
+
+def validate(
+    method: Method, split: Split, episodes: list[Episode], state: State, settings: Config, request: StopRequest
+) -> dict[str, Any]:
+    """Test on the validation classes, and note in `state` what came out. Returns the line for metrics.jsonl."""
+
+    def check(_: int) -> None:
+        request.raise_if_asked()
+
+    result = evaluate(method, split, episodes, advance=check).mean
+    best = result.value > state.best_accuracy
+    line = {
+        "episode": state.episode,
+        "train_loss": state.loss_sum / state.steps if state.steps else None,
+        "train_accuracy": state.accuracy_sum / state.steps if state.steps else None,
+        "val_accuracy": result.value,
+        "val_ci95": result.ci95,
+        "lr": learning_rate(settings, state.episode),
+        "best": best,
+    }
+    if best:
+        state.best_accuracy, state.best_episode, state.validations_since_best = result.value, state.episode, 0
+    else:
+        state.validations_since_best += 1
+    state.validations += 1
+    state.validated_at = state.episode
+    state.loss_sum = state.accuracy_sum = 0.0
+    state.steps = 0
+    return line
+
+
+def record(run: Run, method: Method, line: dict[str, Any]) -> None:
+    """Write a validation's line and, if it was the best so far, the weights; the checkpoint comes after both."""
+    with explaining_failure(run.metrics_file), open(run.metrics_file, "a", encoding="utf-8") as stream:
+        stream.write(json.dumps(line) + "\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+    if line["best"]:
+        save_weights(method, run.model_file, {"episode": line["episode"], "val_accuracy": line["val_accuracy"]})
+
+
+def keep_metrics(run: Run, lines: int) -> None:
+    """Drop the lines of metrics.jsonl that are younger than the checkpoint; they will be written again."""
+    there = run.metrics_file.read_bytes().splitlines(keepends=True) if run.metrics_file.is_file() else []
+    kept = there[:lines]
+    if len(kept) < lines or not all(line.endswith(b"\n") for line in kept):
+        raise TPNError(
+            f"{run.metrics_file} is damaged: the checkpoint beside it knows of {lines} validations, "
+            f"the file has {len(there)} whole lines."
+        )
+    if len(there) != lines:
+        write_text(run.metrics_file, b"".join(kept).decode())

@@ -1,0 +1,31 @@
+"""Tensors and facts in one safetensors file, written all or nothing."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from tpn.errors import TPNError
+from tpn.files import replacing
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+    """Write tensors (in plain memory order, the only one the format knows) and facts that JSON can hold."""
+    content = save({name: tensor.contiguous() for name, tensor in tensors.items()}, {"facts": json.dumps(facts)})
+    with replacing(path) as stream:
+        stream.write(content)
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read what `write_tensors` wrote."""
+    try:
+        with safe_open(path, "pt") as stream:
+            facts = json.loads((stream.metadata() or {}).get("facts", "{}"))
+            return {name: stream.get_tensor(name) for name in stream.keys()}, facts  # noqa: SIM118
+    except (SafetensorError, ValueError) as failure:
+        raise TPNError(f"{path} is damaged: {failure}.") from failure
+    except OSError as failure:
+        raise TPNError(f"Cannot read {path}: {failure.strerror or failure}.") from failure
