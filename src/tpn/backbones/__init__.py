@@ -1,23 +1,15 @@
 """Networks from pictures to feature maps; flattening them is the method's business."""
 
-from typing import Protocol
+from collections.abc import Callable
 
-from torch import Tensor
-
+from tpn.backbones.backbone import Backbone
 from tpn.backbones.conv4 import Conv4
 from tpn.errors import TPNError
 
 __all__ = ["BACKBONES", "Backbone", "build_backbone", "check_backbone"]
 
-BACKBONES = {"conv4": Conv4}
-
-
-class Backbone(Protocol):
-    """Pictures -> feature maps of `map_shape` (filters, height, width)."""
-
-    map_shape: tuple[int, int, int]
-
-    def __call__(self, pictures: Tensor) -> Tensor: ...
+BACKBONES: dict[str, Callable[[int, int], Backbone]] = {"conv4": Conv4}
+"""Name -> how to build it for pictures of so many channels and pixels."""
 
 
 def check_backbone(name: str) -> None:
@@ -26,7 +18,7 @@ def check_backbone(name: str) -> None:
         raise TPNError(f"Unknown backbone {name!r}: choose one of {', '.join(BACKBONES)}.")
 
 
-def build_backbone(name: str, channels: int, image_size: int) -> Conv4:
+def build_backbone(name: str, channels: int, image_size: int) -> Backbone:
     """A new backbone for pictures of this size."""
     check_backbone(name)
     return BACKBONES[name](channels, image_size)

@@ -4,13 +4,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from tpn.backbones.backbone import Backbone
 from tpn.backbones.blocks import ConvBlock
 from tpn.errors import TPNError
 
 SMALLEST_PICTURE = 16
 
 
-class Conv4(nn.Module):
+class Conv4(Backbone):
     """Four blocks of 3x3 convolution with 64 filters, batch normalisation, ReLU and 2x2 max-pooling.
 
     84x84 pictures become 5x5x64 maps. The last pool rounds up, which changes nothing there and keeps 2x2 maps of 28x28

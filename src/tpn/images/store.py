@@ -1,8 +1,8 @@
 """What every source of pictures becomes: one uint8 array per split, grouped by class."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -40,20 +40,20 @@ class SplitInfo:
     images: int
 
 
-class Images(Protocol):
+class Images(ABC):
     """An opened source of pictures."""
 
     spec: str
     image_size: int
     channels: int
 
+    @abstractmethod
     def info(self) -> dict[str, SplitInfo]:
         """Split -> how many classes and pictures it has."""
-        ...
 
+    @abstractmethod
     def split(self, name: str) -> Split:
         """The pictures of one split: train, val or test."""
-        ...
 
 
 def resize(

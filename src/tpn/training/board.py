@@ -2,9 +2,10 @@
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 
+@runtime_checkable
 class Board(Protocol):
     """Where scalars can be written."""
 

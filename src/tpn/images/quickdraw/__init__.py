@@ -10,13 +10,13 @@ from importlib.resources import files
 
 import numpy as np
 
-from tpn.images.store import Split, SplitInfo, resize
+from tpn.images.store import Images, Split, SplitInfo, resize
 
 SIZE = 28
 DRAWINGS_PER_CLASS = 100
 
 
-class QuickDraw:
+class QuickDraw(Images):
     """The drawings that come with the package, at their own size or scaled to another."""
 
     channels = 1

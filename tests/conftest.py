@@ -1,0 +1,37 @@
+"""What all tests share. Shapes and types are checked while they run (`--jaxtyping-packages` in pyproject.toml)."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import settings
+
+from tpn.episodes import Sampler, Setting
+from tpn.images import Split, open_images
+from tpn.methods import Dimensions
+
+torch.set_num_threads(1)  # the tests themselves run side by side
+settings.register_profile("tpn", deadline=None, max_examples=40, derandomize=True)
+settings.load_profile("tpn")
+
+
+@pytest.fixture(scope="session")
+def drawings() -> Split:
+    """The validation drawings, the smallest split there is."""
+    return open_images("quickdraw").split("val")
+
+
+@pytest.fixture
+def dimensions() -> Dimensions:
+    return Dimensions(channels=1, image_size=28, way=3, shot=2, train_classes=50)
+
+
+def noise(classes: int, per_class: int | list[int], size: int = 28, channels: int = 1, seed: int = 0) -> Split:
+    """A split of random pictures."""
+    counts = [per_class] * classes if isinstance(per_class, int) else per_class
+    pictures = np.random.default_rng(seed).integers(0, 256, (sum(counts), size, size, channels), dtype=np.uint8)
+    names = tuple(f"class {index}" for index in range(classes))
+    return Split("val", pictures, names, np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+
+
+def sampler(split: Split, seed: int = 0, **setting: object) -> Sampler:
+    return Sampler(split, Setting(**setting), seed)  # type: ignore[arg-type]

@@ -1,0 +1,131 @@
+import numpy as np
+import pytest
+import torch
+
+from tests.conftest import noise
+from tpn.backbones.statistics import batch_statistics
+from tpn.episodes import Role, Setting, as_task
+from tpn.errors import TPNError
+from tpn.evaluation.comparison import compare
+from tpn.evaluation.intervals import mean_with_interval, percent
+from tpn.evaluation.protocol import Evaluation, draw_episodes, evaluate, pictures_to_represent
+from tpn.methods import Dimensions, Method
+from tpn.methods.tpn import TPN, TPNConfig
+
+SETTING = Setting(way=3, shot=1, query=5)
+
+
+@pytest.fixture
+def method():
+    torch.manual_seed(0)
+    built = TPN(TPNConfig(), Dimensions(1, 28, 3, 1, 50))
+    built.length_scale.start_at(0.3)
+    with torch.no_grad():  # statistics as after some training
+        built.train().represent(torch.rand(64, 1, 28, 28))
+    return built
+
+
+class Counting(Method):
+    """A method that counts what passes through it, and recognises a picture by its mean."""
+
+    def __init__(self):
+        super().__init__(TPNConfig(), Dimensions(1, 28, 3, 1, 50))
+        self.seen = 0
+
+    def represent(self, pictures):
+        self.seen += len(pictures)
+        return pictures.mean((1, 2, 3))[:, None]
+
+    def score(self, task):
+        distances = (task.query - task.support.mT).abs()
+        return -distances[..., torch.argsort(task.support_labels[0])]
+
+
+def test_every_drawn_picture_is_represented_once(drawings):
+    episodes = draw_episodes(drawings, SETTING, 200, seed=0)
+    method, advanced = Counting(), []
+    evaluate(method, drawings, episodes, advance=advanced.append)
+    drawn = np.concatenate([episode.pictures for episode in episodes])
+    assert method.seen == len(np.unique(drawn)) < len(drawn)
+    assert sum(advanced) == method.seen == pictures_to_represent(episodes)
+
+
+def test_accuracies_are_those_of_each_episode_by_itself(method, drawings):
+    episodes = draw_episodes(drawings, SETTING, 40, seed=0)
+    together = evaluate(method, drawings, episodes)
+    method.eval()
+    alone = []
+    for episode in episodes:
+        with torch.no_grad():
+            scores = method.score(as_task([episode], method.represent(drawings.load(episode.pictures))[None]))
+        answers = torch.from_numpy(episode.labels[episode.role == Role.QUERY])
+        alone.append((scores[0].argmax(-1) == answers).double().mean().item())
+    np.testing.assert_array_equal(together.accuracies, alone)
+    assert together.mean.value > 0.4
+
+
+def test_batch_norm_with_the_statistics_of_each_episode(method, drawings):
+    episodes = draw_episodes(drawings, SETTING, 20, seed=0)
+    got = evaluate(method, drawings, episodes, batch_norm="batch")
+    before = {name: tensor.clone() for name, tensor in method.state_dict().items()}
+    expected = []
+    for episode in episodes:
+        with torch.no_grad(), batch_statistics(method):
+            scores = method.score(as_task([episode], method.represent(drawings.load(episode.pictures))[None]))
+        answers = torch.from_numpy(episode.labels[episode.role == Role.QUERY])
+        expected.append((scores[0].argmax(-1) == answers).double().mean().item())
+    np.testing.assert_array_equal(got.accuracies, expected)
+    assert (got.accuracies != evaluate(method, drawings, episodes).accuracies).any()
+    assert all(torch.equal(tensor, before[name]) for name, tensor in method.state_dict().items())
+    assert pictures_to_represent(episodes, "batch") == 20 * 18
+
+
+def test_the_mode_of_the_method_is_left_as_it_was(method, drawings):
+    episodes = draw_episodes(drawings, SETTING, 2, seed=0)
+    for training in (True, False):
+        method.train(training)
+        evaluate(method, drawings, episodes)
+        assert method.training == method.backbone.training == training
+
+
+def test_unbalanced_queries_and_unlabelled_pictures_are_evaluated(method, drawings):
+    setting = Setting(way=3, shot=1, query=5, query_dirichlet=1.0, unlabelled=2, distractors=1)
+    assert len(evaluate(method, drawings, draw_episodes(drawings, setting, 35, seed=0)).accuracies) == 35
+
+
+def test_the_same_seed_means_the_same_episodes_for_everyone(drawings):
+    one, other, third = (draw_episodes(drawings, SETTING, 5, seed) for seed in (0, 0, 1))
+    assert all((a.pictures == b.pictures).all() for a, b in zip(one, other, strict=True))
+    assert any((a.pictures != b.pictures).any() for a, b in zip(one, third, strict=True))
+
+
+def test_no_episodes_are_refused():
+    with pytest.raises(TPNError, match="--episodes must be at least 1, not 0"):
+        draw_episodes(noise(3, 20), SETTING, 0, seed=0)
+
+
+def test_the_interval_covers_the_truth_95_times_in_100():
+    rng = np.random.default_rng(0)
+    trials = rng.binomial(75, 0.6, (2000, 300)) / 75
+    covered = [abs(mean.value - 0.6) <= mean.ci95 for mean in map(mean_with_interval, trials)]
+    assert np.mean(covered) == pytest.approx(0.95, abs=0.015)
+
+
+def test_one_value_has_no_interval():
+    mean = mean_with_interval(np.array([0.5]))
+    assert (mean.value, mean.ci95, str(mean)) == (0.5, None, "50.00 %")
+    assert percent(0.01234, 0.001, sign="+") == "+1.23 ± 0.10 %"
+
+
+def test_differences_are_paired():
+    rng = np.random.default_rng(0)
+    hard = rng.uniform(0.3, 0.9, 400)
+    worse = Evaluation(hard, 1.0)
+    better = Evaluation(hard + rng.normal(0.02, 0.02, 400), 1.0)
+    same = Evaluation(hard + rng.normal(0.0, 0.02, 400), 1.0)
+    pairs = {(pair.better, pair.worse): pair for pair in compare({"worse": worse, "better": better, "same": same})}
+    difference = pairs["better", "worse"]
+    assert difference.clear
+    assert difference.difference.value == pytest.approx(0.02, abs=0.003)
+    assert difference.difference.ci95 < worse.mean.ci95 / 5
+    assert len(pairs) == 3

@@ -1,0 +1,144 @@
+"""What holds for every registered method, also for those that are added later."""
+
+from dataclasses import fields, replace
+
+import pytest
+import torch
+
+from tests.conftest import sampler
+from tpn.episodes import as_task, query_labels
+from tpn.evaluation.protocol import represent_rows
+from tpn.methods import Dimensions, all_methods, build_method, find_method, register
+from tpn.training.loop import draw_task
+
+METHODS = sorted(all_methods())
+pytestmark = pytest.mark.parametrize("name", METHODS)
+
+
+def build(name, dimensions, seed=0):
+    torch.manual_seed(seed)
+    return build_method(name, find_method(name).Config(), dimensions)
+
+
+def represented_task(method, split, episodes=2, seed=1, **setting):
+    """A represented task in test mode, and its episodes."""
+    method.eval()
+    drawn = sampler(split, seed, **setting)
+    episodes = [drawn.draw() for _ in range(episodes)]
+    inputs = torch.stack([represent_rows(method, split, episode.pictures) for episode in episodes])
+    return as_task(episodes, inputs), episodes
+
+
+SETTING = {"way": 3, "shot": 2, "query": 4}
+
+
+def test_it_says_what_it_is(name):
+    info = find_method(name).info
+    assert info.name == name
+    assert info.paper
+    assert info.transduction in ("yes", "bn", "no")
+    assert find_method(name).__doc__
+
+
+def test_its_settings_are_documented_and_can_be_changed(name):
+    config = find_method(name).Config()
+    assert replace(config, episodes=7).episodes == 7
+    assert {"backbone", "episodes", "lr", "halve_every"} <= {field.name for field in fields(config)}
+
+
+def test_scores_have_a_row_per_query_and_a_column_per_class(name, dimensions, drawings):
+    method = build(name, dimensions)
+    task, _ = represented_task(method, drawings, unlabelled=2, distractors=1, **SETTING)
+    scores = method.score(task)
+    assert scores.shape == (2, 12, 3)
+    assert torch.isfinite(scores).all()
+
+
+@pytest.mark.parametrize(("size", "channels"), [(16, 1), (33, 3)])
+def test_it_takes_pictures_of_any_size_and_colour(name, size, channels):
+    from tests.conftest import noise
+
+    method = build(name, Dimensions(channels, size, 3, 2, 5))
+    task, _ = represented_task(method, noise(5, 10, size, channels), **SETTING)
+    assert method.score(task).shape == (2, 12, 3)
+
+
+def test_every_parameter_moves_in_five_steps(name, dimensions, drawings):
+    method = build(name, dimensions).train()
+    drawn = sampler(drawings, **SETTING)
+    method.start(draw_task(drawn, 1))
+    before = {key: parameter.detach().clone() for key, parameter in method.named_parameters()}
+    optimiser = torch.optim.Adam(method.parameters(), lr=1e-3)
+    for _ in range(5):
+        optimiser.zero_grad()
+        learned = method.learn(draw_task(drawn, 2))
+        assert 0 <= learned.accuracy <= 1
+        optimiser.step()
+    still = [key for key, parameter in method.named_parameters() if torch.equal(parameter, before[key])]
+    assert not still
+
+
+def test_relabelling_the_classes_permutes_the_scores(name, dimensions, drawings):
+    if not find_method(name).info.equivariant:
+        pytest.skip("it does not claim to")
+    method = build(name, dimensions).double()
+    task, _ = represented_task(method.float(), drawings, **SETTING)
+    method, order = method.double(), torch.tensor([2, 0, 1])
+    task = task.with_inputs(task.inputs.double())
+    relabelled = replace(task, support_labels=order[task.support_labels])
+    torch.testing.assert_close(method.score(relabelled)[..., order], method.score(task))
+
+
+def test_a_batch_of_episodes_scores_as_they_do_one_by_one(name, dimensions, drawings):
+    method = build(name, dimensions)
+    task, episodes = represented_task(method, drawings, episodes=3, **SETTING)
+    batch = method.score(task)
+    for index, episode in enumerate(episodes):
+        alone = method.score(as_task([episode], task.inputs[index : index + 1]))
+        torch.testing.assert_close(batch[index], alone[0], rtol=1e-4, atol=1e-4)
+
+
+def test_other_queries_matter_just_if_it_is_transductive(name, dimensions, drawings):
+    method = build(name, dimensions)
+    method.train().start(draw_task(sampler(drawings, **SETTING), 1))
+    task, _ = represented_task(method, drawings, **SETTING)
+    fewer = replace(task, inputs=task.inputs[:, : task.shots + 5], queries=5)
+    same = torch.allclose(method.score(fewer), method.score(task)[:, :5], rtol=1e-4, atol=1e-5)
+    assert same == (find_method(name).info.transduction == "no")
+
+
+def test_the_answers_are_not_in_what_it_scores(name, dimensions, drawings):
+    method = build(name, dimensions)
+    task, episodes = represented_task(method, drawings, **SETTING)
+    assert not any(value is query_labels(episodes) for value in vars(task).values())
+    shuffled = [replace(episode, labels=episode.labels * (episode.role == 0)) for episode in episodes]
+    assert torch.equal(method.score(as_task(shuffled, task.inputs)), method.score(task))
+
+
+def test_the_same_seed_gives_the_same_weights(name, dimensions, drawings):
+    def weights():
+        method = build(name, dimensions).train()
+        drawn = sampler(drawings, **SETTING)
+        method.start(draw_task(drawn, 1))
+        method.learn(draw_task(drawn, 1))
+        return [parameter.grad.clone() for parameter in method.parameters()]
+
+    assert all(torch.equal(one, other) for one, other in zip(weights(), weights(), strict=True))
+
+
+def test_gradients_of_several_episodes_are_the_mean_of_each(name, dimensions, drawings):
+    """Episodes of a step share no batch statistics."""
+
+    def gradients(parts):
+        method = build(name, dimensions).train()
+        drawn = sampler(drawings, **SETTING)
+        for episodes in parts:
+            method.learn(draw_task(drawn, episodes))
+        return torch.cat([parameter.grad.flatten() for parameter in method.parameters()]) / len(parts)
+
+    torch.testing.assert_close(gradients([2]), gradients([1, 1]), rtol=1e-3, atol=1e-5)
+
+
+def test_its_name_is_taken(name):
+    with pytest.raises(ValueError, match="two methods are called"):
+        register(find_method(name))

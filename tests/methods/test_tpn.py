@@ -1,0 +1,135 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from tests.conftest import sampler
+from tests.propagation import reference
+from tpn.episodes import as_task
+from tpn.errors import TPNError
+from tpn.methods.tpn import TPN, TPNConfig
+from tpn.training.loop import draw_task
+
+SETTING = {"way": 3, "shot": 2, "query": 4}
+
+
+def build(dimensions, **config):
+    torch.manual_seed(0)
+    return TPN(TPNConfig(**config), dimensions)
+
+
+def by_hand(method, task, k, alpha):
+    """F* of the first episode from the feature maps on, in NumPy."""
+    with torch.no_grad():
+        maps = method.backbone(task.inputs[0])
+        features, sigma = maps.flatten(1).double().numpy(), method.length_scale(maps).double().numpy()
+    S = reference.normalise(reference.connect(reference.affinity(features, sigma), k))
+    Y = np.zeros((len(S), task.way))
+    Y[np.arange(task.shots), task.support_labels[0]] = 1
+    return reference.closed_form(S, Y, alpha)
+
+
+@pytest.mark.parametrize(("loss_over", "first"), [("support+query", 0), ("query", 6)])
+def test_the_whole_method_follows_the_paper(dimensions, drawings, loss_over, first):
+    method = build(dimensions, loss_over=loss_over, k=7, alpha=0.9).train()
+    task = draw_task(sampler(drawings, unlabelled=2, distractors=1, **SETTING), 1)
+    method.start(task)
+    method.eval()
+    F = by_hand(method, task, k=7, alpha=0.9)
+    loss, scores = method.loss(task)
+    np.testing.assert_allclose(scores.detach()[0], F[6:18], rtol=1e-3, atol=1e-5)
+    labels = np.concatenate([task.support_labels[0], task.query_labels[0]])
+    assert loss.item() == pytest.approx(reference.loss(F[first:18], labels[first:]), rel=1e-4)
+
+
+def test_length_scales_matter(dimensions, drawings):
+    method = build(dimensions).train()
+    task = draw_task(sampler(drawings, **SETTING), 1)
+    method.start(task)
+    maps = method.backbone(task.inputs[0])
+    sigma = method.length_scale(maps)
+    assert sigma.std() > 0
+    torch.testing.assert_close(method.represent(task.inputs[0]) * sigma[:, None], maps.flatten(1))
+    one_for_all = task.with_inputs((maps.flatten(1) / sigma.mean())[None])
+    assert not torch.allclose(method.score(method.represented(task)), method.score(one_for_all), rtol=1e-2)
+
+
+def test_the_start_from_data_connects_neighbours_and_the_plain_one_does_not(dimensions, drawings):
+    def typical_weight(initial_scale):
+        method = build(dimensions, initial_scale=initial_scale).train()
+        task = draw_task(sampler(drawings, way=3, shot=5, query=15), 1)
+        method.start(task)
+        W = method.graph(method.represented(task))[0]
+        return W.topk(20).values[:, 1:].median().item()
+
+    assert 0.2 < typical_weight("from-data") < 0.6
+    assert not 0.1 < typical_weight("plain") < 0.7
+
+
+def test_many_iterations_score_as_the_closed_form_and_few_do_not(dimensions, drawings):
+    method = build(dimensions, alpha=0.8).train()
+    task = draw_task(sampler(drawings, **SETTING), 1)
+    method.start(task)
+    represented = method.represented(task)
+    closed = method.score(represented)
+    for steps, equal in ((200, True), (1, False)):
+        method.config = replace(method.config, solver="iterative", steps=steps)
+        assert torch.allclose(method.score(represented), closed, rtol=1e-3, atol=1e-4) == equal
+
+
+def test_alpha_can_be_learned_inside_its_bounds(dimensions, drawings):
+    method = build(dimensions, learn_alpha=True, alpha=0.7).train()
+    assert method.alpha.item() == pytest.approx(0.7, rel=1e-4)
+    method.learn(draw_task(sampler(drawings, **SETTING), 1))
+    assert method.alpha_logit.grad.abs() > 0
+    for extreme in (-1e4, 1e4):
+        torch.nn.init.constant_(method.alpha_logit, extreme)
+        assert 0 <= method.alpha.item() < 1
+        learned = method.learn(draw_task(sampler(drawings, **SETTING), 1))
+        assert np.isfinite(learned.loss)
+    assert build(dimensions, learn_alpha=True, alpha=0.99999).alpha.item() < 1
+
+
+def test_fewer_neighbours_and_mutual_ones_make_another_graph(dimensions, drawings):
+    method = build(dimensions, k=4).eval()
+    task = method.represented(draw_task(sampler(drawings, **SETTING), 1))
+    edges = (method.graph(task) > 0).sum().item()
+    method.config = replace(method.config, mutual=True)
+    assert (method.graph(task) > 0).sum().item() < edges
+
+
+def test_unlabelled_pictures_take_part_in_the_propagation(dimensions, drawings):
+    method = build(dimensions).train()
+    drawn = sampler(drawings, unlabelled=4, **SETTING)
+    method.start(draw_task(drawn, 1))
+    method.eval()
+    episode = drawn.draw()
+    inputs = method.represent(drawings.load(episode.pictures))[None]
+    known = episode.role != 2
+    without = replace(episode, pictures=episode.pictures[known], labels=episode.labels[known], role=episode.role[known])
+    with_them, alone = method.score(as_task([episode], inputs)), method.score(as_task([without], inputs[:, known]))
+    assert with_them.shape == alone.shape
+    assert not torch.allclose(with_them, alone)
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"alpha": 1.0}, "--alpha must lie between 0 and 1"),
+        ({"alpha": 0.0}, "--alpha must lie between 0 and 1"),
+        ({"alpha": float("nan")}, "--alpha must lie between 0 and 1"),
+        ({"k": 0}, "--k must be at least 1, not 0"),
+        ({"steps": -1}, "--steps must be at least 1"),
+        ({"lr": 0.0}, "--lr must be above 0"),
+        ({"lr": float("inf")}, "--lr must be above 0"),
+        ({"episodes": 0}, "--episodes must be at least 1"),
+        ({"episodes_per_step": 0}, "--episodes-per-step must be at least 1"),
+        ({"validate_every": 0}, "--validate-every must be at least 1"),
+        ({"patience": -1}, "--patience must be at least 0"),
+        ({"backbone": "vgg"}, "Unknown backbone 'vgg'"),
+    ],
+)
+def test_settings_out_of_range_are_refused(settings, complaint):
+    with pytest.raises(TPNError, match=complaint):
+        TPNConfig(**settings)
