@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.conftest import noise
+from tests.conftest import noise, sampler
 from tpn.backbones.statistics import batch_statistics
 from tpn.episodes import Role, Setting, as_task
 from tpn.errors import TPNError
@@ -11,17 +11,17 @@ from tpn.evaluation.intervals import mean_with_interval, percent
 from tpn.evaluation.protocol import Evaluation, draw_episodes, evaluate, pictures_to_represent
 from tpn.methods import Dimensions, Method
 from tpn.methods.tpn import TPN, TPNConfig
+from tpn.training.loop import draw_task
 
 SETTING = Setting(way=3, shot=1, query=5)
 
 
 @pytest.fixture
-def method():
+def method(drawings):
     torch.manual_seed(0)
-    built = TPN(TPNConfig(), Dimensions(1, 28, 3, 1, 50))
-    built.length_scale.start_at(0.3)
-    with torch.no_grad():  # statistics as after some training
-        built.train().represent(torch.rand(64, 1, 28, 28))
+    built = TPN(TPNConfig(), Dimensions(1, 28, 3, 1, 50)).train()
+    for _ in range(30):  # until its running statistics are those of the drawings
+        built.start(draw_task(sampler(drawings, way=3), 1))
     return built
 
 

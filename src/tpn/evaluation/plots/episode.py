@@ -34,7 +34,6 @@ def draw_episode(method: Method, split: Split, setting: Setting, seed: int, path
         scores = method.score(task)[0]
         graph = method.graph(task)
     weights = None if graph is None else graph[0].double().numpy()
-    shown = np.flatnonzero(episode.role != Role.UNLABELLED)
     labels, sure = _predictions(episode, scores)
 
     figure = new_figure(10, 10)
@@ -42,14 +41,12 @@ def draw_episode(method: Method, split: Split, setting: Setting, seed: int, path
     places = _places(features[0].flatten(1).double().numpy(), weights)
     if weights is not None:
         axes.add_collection(_edges(places, weights))
-    thumb = 30 / split.pictures.shape[1]
-    for node in shown:
-        support = episode.role[node] == Role.SUPPORT
-        wrong = not support and labels[node] != episode.labels[node]
-        axes.add_artist(
-            _picture(split.pictures[episode.pictures[node]], places[node], thumb, labels[node], sure[node], support)
-        )
-        if wrong:
+    zoom = 30 / split.pictures.shape[1]
+    for node in np.flatnonzero(episode.role != Role.UNLABELLED):
+        image = OffsetImage(split.pictures[episode.pictures[node]].squeeze(), zoom=zoom, cmap="gray_r")
+        frame = _frame(int(labels[node]), float(sure[node]), support=episode.role[node] == Role.SUPPORT)
+        axes.add_artist(AnnotationBbox(image, places[node], bboxprops=frame, pad=0.1, zorder=4))
+        if labels[node] != episode.labels[node]:
             axes.plot(*places[node], "x", color=MISTAKE, ms=20, mew=2.5, zorder=6)
     _title(axes, split, episode, labels)
     axes.set_xlim(places[:, 0].min() - 0.06, places[:, 0].max() + 0.06)
@@ -113,17 +110,15 @@ def _edges(places: Float64[np.ndarray, "node 2"], weights: Float64[np.ndarray, "
     return LineCollection(lines, colors=colours, linewidths=1.0, zorder=1)
 
 
-def _picture(pixels: Any, place: Any, zoom: float, label: int, sure: float, support: bool) -> Any:
-    """A thumbnail in the colour of the label it is given, the paler the less sure."""
-    image = OffsetImage(pixels.squeeze(), zoom=zoom, cmap="gray_r")
-    frame = {
+def _frame(label: int, sure: float, support: np.bool_) -> dict[str, Any]:
+    """A frame in the colour of the label that a picture is given, the paler the less sure; thick if it is known."""
+    return {
         "edgecolor": class_colour(label),
         "facecolor": "white",
         "linewidth": 4.5 if support else 1.8,
         "boxstyle": "round,pad=0.15" if support else "square,pad=0.1",
-        "alpha": 1.0 if support else 0.35 + 0.65 * sure,
+        "alpha": 0.35 + 0.65 * sure,
     }
-    return AnnotationBbox(image, place, frameon=True, bboxprops=frame, zorder=5 if support else 4, pad=0.1)
 
 
 def _title(axes: Any, split: Split, episode: Episode, labels: Any) -> None:
