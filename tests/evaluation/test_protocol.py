@@ -19,7 +19,7 @@ SETTING = Setting(way=3, shot=1, query=5)
 @pytest.fixture
 def method(drawings):
     torch.manual_seed(0)
-    built = TPN(TPNConfig(), Dimensions(1, 28, 3, 1, 50)).train()
+    built = TPN(TPNConfig(k=5), Dimensions(1, 28, 3, 1, 50)).train()
     for _ in range(30):  # until its running statistics are those of the drawings
         built.start(draw_task(sampler(drawings, way=3), 1))
     return built
