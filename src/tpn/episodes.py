@@ -1,6 +1,6 @@
 """What a few-shot task is, and how tasks are drawn."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
@@ -153,6 +153,8 @@ class Sampler:
 
     def __init__(self, split: Split, setting: Setting, seed: int) -> None:
         check_room(split, setting)
+        if not 0 <= seed < 2**63:
+            raise TPNError(f"--seed must be at least 0 and below 2^63, not {seed}.")
         self.split, self.setting = split, setting
         self._generator = np.random.default_rng(seed)
 
@@ -229,8 +231,3 @@ def check_room(split: Split, setting: Setting) -> None:
             f"pictures of each class, but the class {split.classes[smallest]!r} of the {split.name} split has "
             f"{split.counts[smallest]}. Choose a smaller --shot or --query."
         )
-
-
-def tested_as(setting: Setting, **changes: Any) -> Setting:
-    """The setting with those of `changes` that are not None."""
-    return replace(setting, **{name: value for name, value in changes.items() if value is not None})

@@ -28,11 +28,13 @@ class Compare(TestOptions[AnySetting]):
     plot: Path | None = None
     """Draw the accuracies with their intervals to this picture file."""
 
+    def __post_init__(self) -> None:
+        if len(self.runs) < 2:
+            raise TPNError("Name at least two run folders to compare: tpn compare RUN RUN.")
+
 
 def main(arguments: list[str]) -> int:
     options = parse_for_runs(Compare, "tpn compare", arguments)
-    if len(options.runs) < 2:
-        raise TPNError("Name at least two run folders to compare: tpn compare RUN RUN.")
     use_processor(options.threads)
     names = distinct_names(options.runs)
     subjects = {

@@ -90,10 +90,9 @@ def open_subject(folder: Path, data: str | None, split: str) -> Subject:
     config = Run(folder).read_config()
     data = data or config.data
     images = open_images(data, config.image_size)
-    if images.channels != config.dimensions.channels:
+    if images.channels != config.channels:
         raise TPNError(
-            f"{folder} was trained on pictures of {config.dimensions.channels} channels; "
-            f"those of {data} have {images.channels}."
+            f"{folder} was trained on pictures of {config.channels} channels; those of {data} have {images.channels}."
         )
     return Subject(config, load(folder), data, images.split(split))
 

@@ -7,12 +7,12 @@ from typing import Any, Generic, TypeVar
 
 from tpn.cli.parsing import Flag, SettingOfRun, parse, say
 from tpn.cli.session import use_processor
-from tpn.episodes import Setting
+from tpn.episodes import Sampler, Setting
 from tpn.errors import TPNError
 from tpn.evaluation.intervals import percent
 from tpn.files import make_folder, sweep
 from tpn.images import Images, open_images
-from tpn.methods import Config, Dimensions, all_methods, find_method
+from tpn.methods import Config, all_methods, build_method, find_method
 from tpn.progress import clock
 from tpn.training.loop import Outcome, train
 from tpn.training.run import Run, RunConfig
@@ -63,8 +63,9 @@ def main(arguments: list[str]) -> int:
         episode=options.episode,
         data=options.data,
         image_size=images.image_size,
+        channels=images.channels,
+        train_classes=images.info()["train"].classes,
         seed=options.seed,
-        dimensions=dimensions(images, options.episode),
     )
     run = Run(options.out or default_folder(config))
     prepare(run, config, options.resume, images)
@@ -100,15 +101,11 @@ def default_folder(config: RunConfig) -> Path:
     return Path("runs", f"{config.method}-{config.data}-{setting.way}way-{setting.shot}shot-seed{config.seed}")
 
 
-def dimensions(images: Images, setting: Setting) -> Dimensions:
-    """What the network is built for."""
-    classes = images.info()["train"].classes
-    return Dimensions(images.channels, images.image_size, setting.way, setting.shot, classes)
-
-
 def prepare(run: Run, config: RunConfig, resume: bool, images: Images) -> None:
     """Make the run folder ready, or refuse: nothing that is there is ever overwritten."""
-    find_method(config.method)(config.settings, config.dimensions)  # refuses what cannot be built
+    build_method(config.method, config.settings, config.dimensions)  # refuses what cannot be built
+    for split in ("train", "val"):
+        Sampler(images.split(split), config.episode, config.seed)  # refuses what cannot be drawn
     if run.exists:
         if not resume:
             raise TPNError(

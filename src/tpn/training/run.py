@@ -14,7 +14,7 @@ import platform
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,15 @@ from tpn.episodes import Setting
 from tpn.errors import TPNError
 from tpn.files import read_json, write_json
 from tpn.methods import Config, Dimensions, Method, build_method, find_method
+from tpn.training.settings import from_json
 from tpn.training.tensors import read_tensors, write_tensors
 
 if sys.platform != "win32":
     import fcntl
 
 FORMAT = 1
+ABOUT = ("format", "written_with")
+"""What config.json says besides the settings."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,14 @@ class RunConfig:
     episode: Setting
     data: str
     image_size: int
+    channels: int
+    train_classes: int
     seed: int
-    dimensions: Dimensions
+
+    @property
+    def dimensions(self) -> Dimensions:
+        """What the network is built for."""
+        return Dimensions(self.channels, self.image_size, self.episode.way, self.episode.shot, self.train_classes)
 
     def differences(self, other: "RunConfig") -> list[str]:
         """The settings in which two runs differ, in words."""
@@ -98,18 +107,11 @@ class Run:
                 f"{self.config_file} has the format {content.get('format')!r}; this version of tpn reads {FORMAT}."
             )
         try:
-            method = find_method(content["method"])
-            return RunConfig(
-                method=content["method"],
-                settings=_read_dataclass(method.Config, content["settings"]),
-                episode=_read_dataclass(Setting, content["episode"]),
-                data=content["data"],
-                image_size=content["image_size"],
-                seed=content["seed"],
-                dimensions=_read_dataclass(Dimensions, content["dimensions"]),
-            )
-        except (KeyError, TypeError, AttributeError) as failure:
-            raise TPNError(f"{self.config_file} is damaged: {failure}.") from failure
+            kind = find_method(str(content.get("method"))).Config
+            groups = {"settings": kind, "episode": Setting}
+            for name, group in groups.items():
+                content[name] = from_json(group, content.get(name))
+            return from_json(RunConfig, {name: value for name, value in content.items() if name not in ABOUT})
         except TPNError as failure:
             raise TPNError(f"{self.config_file} is damaged: {failure}") from failure
 
@@ -179,11 +181,3 @@ def load_weights(method: Method, tensors: dict[str, torch.Tensor], source: Path)
 def save_weights(method: Method, path: Path, facts: dict[str, Any]) -> None:
     """Write a method's weights."""
     write_tensors(path, method.state_dict(), facts)
-
-
-def _read_dataclass(kind: type[Any], content: dict[str, Any]) -> Any:
-    known = {field.name for field in fields(kind)}
-    if unknown := sorted(set(content) - known):
-        raise TPNError(f"it has the unknown setting {', '.join(unknown)}.")
-    values = {name: tuple(value) if isinstance(value, list) else value for name, value in content.items()}
-    return kind(**values)

@@ -25,11 +25,17 @@ class QuickDraw(Images):
         self.spec = "quickdraw"
         self.image_size = image_size or SIZE
         self._classes: dict[str, list[str]] = json.loads(_read("classes.json"))
+        self._opened: dict[str, Split] = {}
 
     def info(self) -> dict[str, SplitInfo]:
         return {split: SplitInfo(len(names), len(names) * DRAWINGS_PER_CLASS) for split, names in self._classes.items()}
 
     def split(self, name: str) -> Split:
+        if name not in self._opened:
+            self._opened[name] = self._open(name)
+        return self._opened[name]
+
+    def _open(self, name: str) -> Split:
         classes = self._classes[name]
         with files(__name__).joinpath("drawings.zip").open("rb") as archive, zipfile.ZipFile(archive) as drawings:
             pictures = np.load(drawings.open(f"{name}.npy"), allow_pickle=False)[..., None]

@@ -1,0 +1,171 @@
+"""Every wrong input gets one clear paragraph on standard error, exit code 2, and nothing half-written."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+TINY = ["--way", "2", "--shot", "1", "--query", "2", "--episodes", "2", "--validation-episodes", "2", "--threads", "1"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["fly"], "Unknown command 'fly': choose one of train, evaluate"),
+        (["train", "tpm"], "Unknown method 'tpm': choose one of"),
+        (["train", "--way", "5"], "Name the method first: tpn train METHOD --way 5"),
+        (["train", "tpn", "--data", "imagenet"], "Unknown data 'imagenet'"),
+        (["train", "tpn", "--solver", "magic"], "invalid choice 'magic' for argument '--solver'"),
+        (["train", "tpn", "--way", "five"], "Error parsing --way: invalid literal for int()"),
+        (["train", "tpn", "--waay", "5"], "Unrecognized options: --waay"),
+        (["train", "tpn", "--way", "51"], "needs 51 classes, but the val split has 50"),
+        (["train", "tpn", "--way", "300"], "needs 300 classes, but the train split has 215"),
+        (["train", "tpn", "--shot", "90"], "needs 105 pictures of each class, but the class"),
+        (["train", "tpn", "--way", "0"], "--way must be at least 2, not 0"),
+        (["train", "tpn", "--query", "-1"], "--query must be at least 1, not -1"),
+        (["train", "tpn", "--episodes", "0"], "--episodes must be at least 1, not 0"),
+        (["train", "tpn", "--lr", "-0.1"], "--lr must be above 0 and at most 1, not -0.1"),
+        (["train", "tpn", "--lr", "nan"], "--lr must be above 0 and at most 1, not nan"),
+        (["train", "tpn", "--alpha", "1"], "--alpha must lie between 0 and 1, both excluded, not 1.0"),
+        (["train", "tpn", "--image-size", "15"], "needs at least 16x16 pixels, not 15x15"),
+        (["train", "tpn", "--image-size", "-4"], "--image-size must be between"),
+        (["train", "tpn", "--backbone", "conv5"], "Unknown backbone 'conv5'"),
+        (["train", "tpn", "--threads", "0"], "--threads must be at least 1, not 0"),
+        (["train", "tpn", "--seed", "-1"], "--seed must be at least 0 and below 2^63, not -1"),
+        (["evaluate", "nowhere"], "nowhere does not exist"),
+        (["evaluate"], "required"),
+        (["compare", "nowhere"], "Name at least two run folders"),
+        (["compare"], "Name at least two run folders"),
+        (["data", "show"], "Unknown command data 'show'"),
+        (["data", "info", "cifar"], "Unknown data 'cifar'"),
+        (["data", "info"], "required"),
+    ],
+)
+def test_wrong_options(refused, tmp_path, monkeypatch, arguments, complaint):
+    monkeypatch.chdir(tmp_path)
+    assert complaint in refused(*arguments)
+    assert os.listdir(tmp_path) == [], "nothing is left behind"
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--way", "81"], "needs 81 classes, but the test split has 80"),
+        (["--shot", "98"], "needs 102 pictures"),
+        (["--episodes", "0"], "--episodes must be at least 1, not 0"),
+        (["--split", "tests"], "invalid choice 'tests'"),
+        (["--data", "cifar"], "Unknown data 'cifar'"),
+        (["--batch-norm", "frozen"], "invalid choice 'frozen'"),
+        (["--per-episode", "no/such/folder/file.csv"], "Cannot write no/such/folder/file.csv: No such file"),
+        (["--seed", "-3"], "--seed must be at least 0 and below 2^63, not -3"),
+    ],
+)
+def test_wrong_options_of_a_test(refused, runs, options, complaint):
+    assert complaint in refused("evaluate", runs / "one", "--episodes", "2", *options)
+
+
+def test_a_run_folder_that_exists(refused, runs):
+    before = (runs / "one" / "config.json").read_bytes()
+    error = refused("train", "tpn", *TINY, "--out", runs / "one")
+    assert "exists. Continue it with --resume, or choose another with --out" in error
+    assert (runs / "one" / "config.json").read_bytes() == before
+
+
+def test_a_folder_that_is_not_a_run(refused, tmp_path):
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "dear.txt").write_text("Dear")
+    assert "holds files and is not a run folder" in refused("train", "tpn", *TINY, "--out", tmp_path / "letters")
+    resumed = refused("train", "tpn", *TINY, "--out", tmp_path / "letters", "--resume")
+    assert "holds files and is not a run folder" in resumed
+    assert "is a file" in refused("train", "tpn", *TINY, "--out", tmp_path / "letters" / "dear.txt")
+    assert "has no config.json" in refused("evaluate", tmp_path / "letters")
+    assert os.listdir(tmp_path / "letters") == ["dear.txt"]
+
+
+def test_a_run_of_other_settings(refused, runs):
+    error = refused("train", "tpn", "--out", runs / "one", "--resume", "--k", "7", "--shot", "2")
+    assert "belongs to other settings" in error
+    assert "k is 7, not 20" in error
+    assert "shot is 2, not 1" in error
+
+
+def test_runs_that_cannot_be_compared(refused, runs, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(runs / "one", other)
+    config = json.loads((other / "config.json").read_text())
+    config["episode"]["shot"] = 2
+    (other / "config.json").write_text(json.dumps(config))
+    assert "trained on different episodes" in refused("compare", runs / "one", other)
+    assert "named twice" in refused("compare", runs / "one", runs / "one")
+
+
+def damage(run, name, content):
+    path = run / name
+    if content is None:
+        path.unlink()
+    elif isinstance(content, int):
+        path.write_bytes(path.read_bytes()[:content])
+    elif isinstance(content, dict):
+        known = json.loads(path.read_text())
+        for key, value in content.items():
+            if isinstance(value, dict):
+                known[key].update(value)
+            else:
+                known[key] = value
+        path.write_text(json.dumps(known))
+    else:
+        path.write_text(content)
+
+
+DAMAGES = [
+    ("evaluate", "config.json", 40, "config.json is damaged: it is not JSON"),
+    ("evaluate", "config.json", "[]", "config.json is damaged"),
+    ("evaluate", "config.json", "{}", "has the format None"),
+    ("evaluate", "config.json", {"format": 99}, "has the format 99; this version of tpn reads 1"),
+    ("evaluate", "config.json", {"method": "magic"}, "config.json is damaged: Unknown method 'magic'"),
+    ("evaluate", "config.json", {"settings": {"alpha": 7.0}}, "config.json is damaged: --alpha must lie between"),
+    ("evaluate", "config.json", {"settings": {"alpha": "x"}}, "the setting alpha cannot be 'x'"),
+    ("evaluate", "config.json", {"settings": {"solver": "magic"}}, "the setting solver cannot be 'magic'"),
+    ("evaluate", "config.json", {"seed": None}, "the setting seed cannot be None"),
+    ("evaluate", "config.json", {"settings": {"beta": 1}}, "unknown setting beta"),
+    ("evaluate", "config.json", {"settings": 3}, "config.json is damaged"),
+    ("evaluate", "config.json", {"image_size": 84}, "does not fit"),
+    ("evaluate", "model.safetensors", 1000, "model.safetensors is damaged"),
+    ("evaluate", "model.safetensors", "<html>", "model.safetensors is damaged"),
+    ("evaluate", "model.safetensors", None, "has no weights yet"),
+    ("plot", "metrics.jsonl", '{"episode": 0}\n{"epis', "metrics.jsonl is damaged in line 2"),
+    ("plot", "metrics.jsonl", "[1]\n", "metrics.jsonl is damaged in line 1"),
+    ("plot", "metrics.jsonl", None, "Cannot read"),
+    ("train", "checkpoint.safetensors", 5000, "checkpoint.safetensors is damaged"),
+    ("train", "checkpoint.safetensors", "", "checkpoint.safetensors is damaged"),
+    ("train", "metrics.jsonl", "", "metrics.jsonl is damaged: the checkpoint beside it knows of 2 validations"),
+    ("train", "config.json", 100, "config.json is damaged"),
+]
+
+
+@pytest.mark.parametrize(("command", "name", "content", "complaint"), DAMAGES)
+def test_a_damaged_run(refused, runs, tmp_path, command, name, content, complaint):
+    run = tmp_path / "run"
+    shutil.copytree(runs / "one", run)
+    damage(run, name, content)
+    before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
+    arguments = ["train", "tpn", "--out", run, "--resume"] if command == "train" else [command, run]
+    assert complaint in refused(*arguments)
+    assert {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()} == before
+
+
+def test_a_place_that_cannot_be_written(refused, tmp_path):
+    (tmp_path / "file").write_text("")
+    assert "Cannot write" in refused("train", "tpn", *TINY, "--out", tmp_path / "file" / "run")
+    if os.path.isdir("/proc/self"):
+        assert "Cannot write" in refused("train", "tpn", *TINY, "--out", "/proc/self/run")
+
+
+def test_nobody_listens(runs):
+    """A closed pipe ends the command without a traceback."""
+    call = f"{sys.executable} -m tpn methods | true"
+    done = subprocess.run(call, shell=True, capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr

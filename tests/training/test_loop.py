@@ -1,0 +1,98 @@
+import json
+import os
+
+import psutil
+import pytest
+import torch
+
+from tests.conftest import sampler
+from tpn.cli import main
+from tpn.errors import TPNError
+from tpn.methods import Dimensions
+from tpn.methods.method import Learned
+from tpn.methods.tpn import TPN, TPNConfig
+from tpn.training.checkpoint import State
+from tpn.training.loop import draw_task, learning_rate, on_plateau, step, validation_due
+from tpn.training.run import Run
+
+TINY = ["--way", "3", "--shot", "1", "--query", "3", "--validation-episodes", "4"]
+
+
+def test_the_learning_rate_is_halved_every_so_many_episodes():
+    config = TPNConfig(lr=1e-3, halve_every=100)
+    assert [learning_rate(config, episode) for episode in (0, 99, 100, 250)] == [1e-3, 1e-3, 5e-4, 2.5e-4]
+
+
+def test_validation_comes_first_last_and_in_between():
+    config = TPNConfig(episodes=25, validate_every=10)
+    due = []
+    state = State()
+    for state.episode in range(26):
+        if validation_due(state, config):
+            due.append(state.episode)
+            state.validated_at = state.episode
+    assert due == [0, 10, 20, 25]
+    assert not validation_due(state, config)
+
+
+def test_training_stops_on_a_plateau_just_if_it_has_patience():
+    state = State(validations_since_best=3)
+    assert on_plateau(state, TPNConfig(patience=3))
+    assert not on_plateau(state, TPNConfig(patience=4))
+    assert not on_plateau(state, TPNConfig(patience=0))
+
+
+def test_a_plateau_ends_the_training_and_keeps_the_best_weights(tmp_path, capsys):
+    arguments = [*TINY, "--validate-every", "1", "--patience", "3", "--episodes", "500", "--lr", "1e-9"]
+    assert main(["train", "tpn", *arguments, "--out", str(tmp_path / "run"), "--threads", "1"]) == 0
+    assert "plateau" in capsys.readouterr().out
+    metrics = Run(tmp_path / "run").read_metrics()
+    assert [line["best"] for line in metrics[-3:]] == [False] * 3
+    best = max(metrics, key=lambda line: line["val_accuracy"])
+    assert metrics[-4] == best
+    assert len(metrics) < 100
+
+
+def test_a_loss_that_is_not_a_number_ends_the_training_with_a_word(drawings):
+    class Diverging(TPN):
+        def learn(self, task):
+            return Learned(float("nan"), 0.2)
+
+    method = Diverging(TPNConfig(), Dimensions(1, 28, 3, 1, 50))
+    optimiser = torch.optim.Adam(method.parameters())
+    before = [parameter.clone() for parameter in method.parameters()]
+    with pytest.raises(TPNError, match=r"Training diverged: the loss at episode 0 is nan\. Try a smaller --lr"):
+        step(method, optimiser, sampler(drawings, way=3), State(), TPNConfig())
+    assert all(torch.equal(*pair) for pair in zip(before, method.parameters(), strict=True))
+
+
+def test_two_hundred_episodes_teach_it_to_tell_unseen_drawings_apart(tmp_path, capsys):
+    run = str(tmp_path / "run")
+    assert main(["train", "tpn", "--episodes", "200", "--out", run, "--validation-episodes", "50"]) == 0
+    capsys.readouterr()
+    assert main(["evaluate", run, "--episodes", "200", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["accuracy"] - result["ci95"] > 0.58
+    assert (tmp_path / "run" / "tensorboard").is_dir()
+
+
+def test_memory_does_not_grow_with_time(drawings):
+    method = TPN(TPNConfig(), Dimensions(1, 28, 5, 1, 50)).train()
+    optimiser = torch.optim.Adam(method.parameters())
+    drawn, state, process = sampler(drawings, shot=1, query=3), State(), psutil.Process(os.getpid())
+    resident = []
+    for episode in range(450):
+        step(method, optimiser, drawn, state, TPNConfig())
+        if episode in (150, 449):
+            resident.append(process.memory_info().rss)
+    assert resident[1] - resident[0] < 20e6
+
+
+def test_drawing_a_task_gives_the_pictures_of_its_episodes(drawings):
+    first, again = sampler(drawings, seed=5), sampler(drawings, seed=5)
+    task = draw_task(first, 2)
+    for inputs, labels in zip(task.inputs, task.support_labels, strict=True):
+        episode = again.draw()
+        assert torch.equal(inputs, drawings.load(episode.pictures))
+        assert (labels.numpy() == episode.labels[: len(labels)]).all()
+        assert inputs.is_contiguous(memory_format=torch.channels_last)
