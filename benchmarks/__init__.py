@@ -1,0 +1,1 @@
+"""Side-by-side measurements, as ratios taken in one run: `python -m benchmarks [NAME ...]`, or `make bench`."""

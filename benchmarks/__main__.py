@@ -1,0 +1,21 @@
+"""Run the benchmarks named on the command line, or the quick ones."""
+
+import sys
+
+from benchmarks import evaluation, memory, training_step
+
+BENCHMARKS = {"training-step": training_step.main, "evaluation": evaluation.main, "memory": memory.main}
+
+
+def main() -> int:
+    names = sys.argv[1:] or list(BENCHMARKS)
+    if unknown := [name for name in names if name not in BENCHMARKS]:
+        print(f"unknown benchmark {unknown[0]}: choose from {', '.join(BENCHMARKS)}", file=sys.stderr)
+        return 2
+    for name in names:
+        BENCHMARKS[name]()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
