@@ -19,7 +19,7 @@ run: $(READY)
 	$(BIN)/tpn train tpn --episodes 1000 --out $(RUN) --resume
 	$(BIN)/tpn evaluate $(RUN) --shot 1
 	$(BIN)/tpn evaluate $(RUN) --shot 5
-	$(BIN)/tpn plot $(RUN)
+	$(BIN)/tpn plot $(RUN) --shot 1 --query 12
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -28,7 +28,7 @@ lint: $(READY)
 	$(BIN)/lint-imports
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks

@@ -90,6 +90,7 @@ def test_a_run_of_other_settings(refused, runs):
     assert "belongs to other settings" in error
     assert "k is 7, not 20" in error
     assert "shot is 2, not 1" in error
+    assert "episodes is 3, not 6" in refused("train", "tpn", "--out", runs / "one", "--resume", "--episodes", "3")
 
 
 def test_runs_that_cannot_be_compared(refused, runs, tmp_path):

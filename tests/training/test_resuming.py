@@ -125,3 +125,10 @@ def test_a_full_disk_ends_the_training_with_a_word_and_loses_nothing(tmp_path, u
 def test_nothing_in_a_run_is_a_pickle(uninterrupted):
     files = [name for name in os.listdir(uninterrupted.folder) if name != "tensorboard"]
     assert sorted(files) == ["checkpoint.safetensors", "config.json", "metrics.jsonl", "model.safetensors"]
+
+
+def test_other_circumstances_are_told(uninterrupted, capsys):
+    text = uninterrupted.config_file.read_text()
+    uninterrupted.config_file.write_text(text.replace('"threads": 1', '"threads": 99'))
+    assert main(["train", "tpn", "--out", str(uninterrupted.folder), "--resume", "--threads", "1"]) == 0
+    assert "Note: threads was 99 and is 1" in capsys.readouterr().err

@@ -1,7 +1,7 @@
 """tpn evaluate: test a trained method."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tyro.conf import Positional
@@ -49,6 +49,7 @@ def main(arguments: list[str]) -> int:
             "seed": options.seed,
             "run": str(options.run),
         }
+        result.update(asdict(options.episode))  # the rest of what an episode is made of
         print(json.dumps(result))
         return 0
     print(f"{subject.config.method} on {describe(options, subject)}")

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from tpn.cli.parsing import Flag, SettingOfRun, parse, say
-from tpn.cli.session import use_processor
+from tpn.cli.session import describe_setting, use_processor
 from tpn.episodes import Sampler, Setting
 from tpn.errors import TPNError
 from tpn.evaluation.intervals import percent
-from tpn.files import make_folder, sweep
+from tpn.files import UNFINISHED, make_folder, sweep
 from tpn.images import Images, open_images
 from tpn.methods import Config, all_methods, build_method, find_method
 from tpn.progress import clock
@@ -68,8 +68,15 @@ def main(arguments: list[str]) -> int:
         seed=options.seed,
     )
     run = Run(options.out or default_folder(config))
-    prepare(run, config, options.resume, images)
+    check(run, config, options.resume, images)
+    make_folder(run.folder)
     with run.claimed():
+        sweep(run.folder)
+        if not run.exists or run.read_config() != config:
+            run.write_config(config)
+        verb = "Continuing" if run.checkpoint_file.is_file() else "Training"
+        what = f"{name} on {config.data}, {describe_setting(config.episode)}, {config.settings.episodes} episodes"
+        say(f"{verb} {what}, in {run.folder}")
         outcome = train(run, config, images)
     return report(outcome, run, config)
 
@@ -77,7 +84,8 @@ def main(arguments: list[str]) -> int:
 def read_options(name: str, arguments: list[str]) -> Train[Any, Setting]:
     """The options given, on top of the method's defaults or, when resuming, of the run's own settings."""
     kind, prog = find_method(name).Config, f"tpn train {name}"
-    given = parse(Train[kind, SettingOfRun], prog, arguments)  # type: ignore[valid-type]
+    unchecked = SettingOfRun if "--resume" in arguments else Setting
+    given = parse(Train[kind, unchecked], prog, arguments)  # type: ignore[valid-type]
     start = Train[Any, Setting](settings=kind(), episode=Setting(), out=given.out)
     if given.resume and given.out is not None and Run(given.out).exists:
         before = Run(given.out).read_config()
@@ -101,42 +109,37 @@ def default_folder(config: RunConfig) -> Path:
     return Path("runs", f"{config.method}-{config.data}-{setting.way}way-{setting.shot}shot-seed{config.seed}")
 
 
-def prepare(run: Run, config: RunConfig, resume: bool, images: Images) -> None:
-    """Make the run folder ready, or refuse: nothing that is there is ever overwritten."""
-    build_method(config.method, config.settings, config.dimensions)  # refuses what cannot be built
+def check(run: Run, config: RunConfig, resume: bool, images: Images) -> None:
+    """Refuse what cannot be trained, or not there. Nothing is written yet, and nothing is ever overwritten."""
+    build_method(config.method, config.settings, config.dimensions)
     for split in ("train", "val"):
-        Sampler(images.split(split), config.episode, config.seed)  # refuses what cannot be drawn
+        Sampler(images.split(split), config.episode, config.seed)
     if run.exists:
         if not resume:
             raise TPNError(
                 f"The run folder {run.folder} exists. Continue it with --resume, or choose another with --out."
             )
         before = run.read_config()
-        longer = replace(before, settings=replace(before.settings, episodes=config.settings.episodes))
-        if differences := longer.differences(config):
+        episodes = max(before.settings.episodes, config.settings.episodes)
+        if differences := replace(before, settings=replace(before.settings, episodes=episodes)).differences(config):
             raise TPNError(
                 f"{run.folder} belongs to other settings: {'; '.join(differences)}. "
                 "Resume it without changing them, or choose another --out."
             )
-        sweep(run.folder)
-        if before != config:
-            run.write_config(config)
-        return
-    if run.folder.exists() and not run.folder.is_dir():
-        raise TPNError(f"{run.folder} is a file. Choose another --out.")
-    if run.folder.is_dir():
-        sweep(run.folder)
-        if any(run.folder.iterdir()):
+        if changes := run.changed_circumstances():
+            say(f"Note: {'; '.join(changes)}, so this may not end in exactly the weights of an unbroken run.")
+    elif run.folder.is_dir():
+        if any(path.suffix != UNFINISHED for path in run.folder.iterdir()):
             raise TPNError(f"{run.folder} exists, holds files and is not a run folder. Choose another --out.")
-    make_folder(run.folder)
-    run.write_config(config)
+    elif run.folder.exists():
+        raise TPNError(f"{run.folder} is a file. Choose another --out.")
 
 
 def report(outcome: Outcome, run: Run, config: RunConfig) -> int:
     """Say how it ended, and what can be done next."""
     state = outcome.state
     again = f"tpn train {config.method} --out {run.folder} --resume"
-    if outcome.stopped_by is not None and state.episode < config.settings.episodes:
+    if outcome.stopped_by is not None:
         say(f"Stopped and saved at episode {state.episode}. Go on with: {again}")
         return 128 + signal.Signals(outcome.stopped_by)
     why = " (validation has reached a plateau)" if outcome.plateau else ""

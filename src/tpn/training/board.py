@@ -1,34 +1,33 @@
 """Learning curves in TensorBoard, where that is installed."""
 
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 
-@runtime_checkable
-class Board(Protocol):
-    """Where scalars can be written."""
+class Board:
+    """A TensorBoard log of a run that goes on after `episode`; nothing at all where TensorBoard is not installed.
 
-    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None: ...
-    def close(self) -> None: ...
+    It is a convenience beside metrics.jsonl: if it cannot be written, training goes on without it.
+    """
 
+    def __init__(self, folder: Path, episode: int) -> None:
+        self._writer: Any = None
+        if find_spec("tensorboard") is not None:
+            from torch.utils.tensorboard import SummaryWriter
 
-class NoBoard:
-    """TensorBoard is not installed: write nothing."""
+            with suppress(OSError):
+                self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=episode + 1)
 
-    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
-        pass
+    def write(self, figures: dict[str, Any], episode: int) -> None:
+        """Add the numbers among these figures to their curves."""
+        with suppress(OSError):
+            for name, value in figures.items():
+                if self._writer is not None and isinstance(value, float):
+                    self._writer.add_scalar(name, value, episode)
 
     def close(self) -> None:
-        pass
-
-
-def open_board(folder: Path, episode: int) -> Board:
-    """A TensorBoard log that continues after `episode`."""
-    if find_spec("tensorboard") is None:
-        return NoBoard()
-    from torch.utils.tensorboard import SummaryWriter
-
-    writer: Any = SummaryWriter(str(folder / "tensorboard"), purge_step=episode + 1)
-    board: Board = writer
-    return board
+        with suppress(OSError):
+            if self._writer is not None:
+                self._writer.close()

@@ -17,7 +17,7 @@ from tpn.files import explaining_failure, write_text
 from tpn.images import Images, Split
 from tpn.methods import Config, Method, build_method
 from tpn.progress import progress
-from tpn.training.board import open_board
+from tpn.training.board import Board
 from tpn.training.checkpoint import State, restore_checkpoint, save_checkpoint
 from tpn.training.run import Run, RunConfig, save_weights
 from tpn.training.stopping import Stopped, StopRequest, listening
@@ -74,8 +74,9 @@ def train(run: Run, config: RunConfig, images: Images) -> Outcome:
         first = Sampler(split, config.episode, config.seed)
         method.start(draw_task(first, settings.episodes_per_step))
     keep_metrics(run, state.validations)
-    board = open_board(run.folder, state.episode)
+    board = Board(run.folder, state.episode)
     clock = time.perf_counter() - state.seconds
+    stopped_by = None
 
     def save() -> None:
         state.seconds = time.perf_counter() - clock
@@ -90,9 +91,7 @@ def train(run: Run, config: RunConfig, images: Images) -> Outcome:
                 if validation_due(state, settings):
                     line = validate(method, validation, validation_episodes, state, settings, request)
                     record(run, method, line)
-                    for name, value in line.items():
-                        if isinstance(value, float):
-                            board.add_scalar(name, value, state.episode)
+                    board.write(line, state.episode)
                     save()
                 if state.episode >= settings.episodes or on_plateau(state, settings):
                     break
@@ -101,9 +100,10 @@ def train(run: Run, config: RunConfig, images: Images) -> Outcome:
                 advance(settings.episodes_per_step, loss=learned[0], accuracy=learned[1], best=state.best_accuracy)
         except Stopped:
             save()
+            stopped_by = request.signal
         finally:
             board.close()
-    return Outcome(state, request.signal, on_plateau(state, settings))
+    return Outcome(state, stopped_by, on_plateau(state, settings))
 
 
 def draw_task(sampler: Sampler, episodes: int) -> TrainingTask:

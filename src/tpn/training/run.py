@@ -64,6 +64,16 @@ class RunConfig:
         ]
 
 
+def circumstances() -> dict[str, Any]:
+    """With what a run is written."""
+    return {
+        "tpn": tpn.__version__,
+        "torch": str(torch.__version__),
+        "python": platform.python_version(),
+        "threads": torch.get_num_threads(),
+    }
+
+
 def flatten(nested: dict[str, Any]) -> dict[str, Any]:
     """Settings without the groups they are in."""
     flat: dict[str, Any] = {}
@@ -88,13 +98,16 @@ class Run:
         return self.config_file.is_file()
 
     def write_config(self, config: RunConfig) -> None:
-        machine = {
-            "tpn": tpn.__version__,
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-            "threads": torch.get_num_threads(),
-        }
-        write_json(self.config_file, {"format": FORMAT, **asdict(config), "written_with": machine})
+        write_json(self.config_file, {"format": FORMAT, **asdict(config), "written_with": circumstances()})
+
+    def changed_circumstances(self) -> list[str]:
+        """What is different now from when the run began, and may make its continuation differ in the last digits."""
+        before, now = read_json(self.config_file).get("written_with", {}), circumstances()
+        return [
+            f"{name} was {before.get(name)} and is {now[name]}"
+            for name in ("torch", "threads")
+            if before.get(name) != now[name]
+        ]
 
     def read_config(self) -> RunConfig:
         """The settings of this run."""
