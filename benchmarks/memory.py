@@ -1,13 +1,15 @@
-"""Resident memory of a training from episode 500 to episode 5,000 (28x28 drawings, 5-way 5-shot 15-query)."""
+"""Memory of a training from episode 500 to episode 5,000 (28x28 drawings, 5-way 5-shot 15-query).
 
-import os
+What counts is the memory that the process itself has taken (RssAnon in Linux's /proc): pages of files, such as torch's
+libraries, come and go as the system likes.
+"""
+
+import re
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-
-import psutil
 
 FIRST, LAST = 500, 5_000
 
@@ -18,19 +20,27 @@ def main() -> None:
         call = [sys.executable, "-m", "tpn", "train", "tpn", "--out", str(run), "--episodes", str(LAST)]
         call += ["--patience", "0"]
         training = subprocess.Popen(call, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-        process, seen = psutil.Process(training.pid), {}
+        seen: dict[int, int] = {}
         while training.poll() is None:
             lines = (run / "metrics.jsonl").read_text().count("\n") if (run / "metrics.jsonl").is_file() else 0
-            try:
-                seen[100 * (lines - 1)] = process.memory_info().rss
-            except psutil.NoSuchProcess:
-                break
+            if kilobytes := own_memory(training.pid):
+                seen[100 * (lines - 1)] = kilobytes
             time.sleep(0.2)
         assert training.wait() == 0, f"the training ended with {training.returncode}"
         first, last = seen[FIRST], seen[max(seen)]
-        print(f"memory of a training, process of its own ({os.cpu_count()} cores)")
-        print(f"  episode {FIRST}: {first / 1e6:.1f} MB   episode {max(seen)}: {last / 1e6:.1f} MB", end="   ")
-        print(f"grown by {(last - first) / 1e6:.1f} MB")
+        print("memory of a training")
+        print(f"  episode {FIRST}: {first / 1e3:.1f} MB   episode {max(seen)}: {last / 1e3:.1f} MB", end="   ")
+        print(f"grown by {(last - first) / 1e3:.1f} MB")
+
+
+def own_memory(process: int) -> int | None:
+    """Kilobytes of anonymous memory that a process has; None if it has ended."""
+    try:
+        status = Path(f"/proc/{process}/status").read_text()
+    except FileNotFoundError:
+        return None
+    found = re.search(r"RssAnon:\s+(\d+) kB", status)
+    return int(found[1]) if found else None
 
 
 if __name__ == "__main__":

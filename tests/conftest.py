@@ -1,5 +1,9 @@
 """What all tests share. Shapes and types are checked while they run (`--jaxtyping-packages` in pyproject.toml)."""
 
+import os
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does, before torch is loaded
+
 import numpy as np
 import pytest
 import torch

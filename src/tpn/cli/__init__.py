@@ -31,6 +31,15 @@ Try it on the drawings that come with the package:
 """
 
 
+def share_the_processor() -> None:
+    """Let threads that wait for each other sleep instead of spin. To be called before torch is loaded.
+
+    Spinning threads lose far more time than they save as soon as something else runs on the machine: on two cores
+    with one of them busy, training was 14 times as fast without it, and as fast with both of them free.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -43,6 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
 
         print(f"tpn {__version__}")
         return 0
+    share_the_processor()
     try:
         if name not in COMMANDS:
             raise TPNError(f"Unknown command {name!r}: choose one of {', '.join(COMMANDS)}. See tpn --help.")

@@ -14,6 +14,7 @@ from tpn.files import UNFINISHED, make_folder, sweep
 from tpn.images import Images, open_images
 from tpn.methods import Config, all_methods, build_method, find_method
 from tpn.progress import clock
+from tpn.training.checkpoint import State
 from tpn.training.loop import Outcome, train
 from tpn.training.run import Run, RunConfig
 
@@ -74,10 +75,7 @@ def main(arguments: list[str]) -> int:
         sweep(run.folder)
         if not run.exists or run.read_config() != config:
             run.write_config(config)
-        verb = "Continuing" if run.checkpoint_file.is_file() else "Training"
-        what = f"{name} on {config.data}, {describe_setting(config.episode)}, {config.settings.episodes} episodes"
-        say(f"{verb} {what}, in {run.folder}")
-        outcome = train(run, config, images)
+        outcome = train(run, config, images, lambda state: say(describe_start(run, config, state)))
     return report(outcome, run, config)
 
 
@@ -133,6 +131,15 @@ def check(run: Run, config: RunConfig, resume: bool, images: Images) -> None:
             raise TPNError(f"{run.folder} exists, holds files and is not a run folder. Choose another --out.")
     elif run.folder.exists():
         raise TPNError(f"{run.folder} is a file. Choose another --out.")
+
+
+def describe_start(run: Run, config: RunConfig, state: State) -> str:
+    """What is about to happen."""
+    going_on = f", from episode {state.episode} on" if state.episode else ""
+    return (
+        f"Training {config.method} on {config.data}, {describe_setting(config.episode)}, "
+        f"{config.settings.episodes} episodes{going_on}, in {run.folder}"
+    )
 
 
 def report(outcome: Outcome, run: Run, config: RunConfig) -> int:

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +37,10 @@ class Outcome:
     """Did it end because validation got no better?"""
 
 
+def ignore(state: State) -> None:
+    """Announce the start to nobody."""
+
+
 def learning_rate(config: Config, episode: int) -> float:
     """The learning rate at an episode: halved every so many."""
     return float(config.lr * 0.5 ** (episode // config.halve_every))
@@ -53,11 +58,11 @@ def on_plateau(state: State, config: Config) -> bool:
     return config.patience > 0 and state.validations_since_best >= config.patience
 
 
-def train(run: Run, config: RunConfig, images: Images) -> Outcome:
+def train(run: Run, config: RunConfig, images: Images, announce: Callable[[State], None] = ignore) -> Outcome:
     """Train until the last episode, a plateau, or a signal to stop. Continues from the run's checkpoint if it has one.
 
     Continuing is exact: with the same torch and number of threads, a training that was killed at any moment ends in the
-    same weights and metrics as one that was not.
+    same weights and metrics as one that was not. `announce` is called when all is ready, with how far it has come.
     """
     settings, split = config.settings, images.split("train")
     torch.manual_seed(config.seed)
@@ -74,6 +79,7 @@ def train(run: Run, config: RunConfig, images: Images) -> Outcome:
         first = Sampler(split, config.episode, config.seed)
         method.start(draw_task(first, settings.episodes_per_step))
     keep_metrics(run, state.validations)
+    announce(state)
     board = Board(run.folder, state.episode)
     clock = time.perf_counter() - state.seconds
     stopped_by = None
