@@ -28,7 +28,7 @@ def test_a_write_that_fails_half_way_leaves_the_old_file_and_nothing_else(tmp_pa
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(TPNError, match=r"Cannot write .*file/a.txt: Not a directory"):
+    with pytest.raises(TPNError, match=r"Cannot write .*file/a.txt: There is no folder"):
         write_text(tmp_path / "file" / "a.txt", "text")
     with pytest.raises(TPNError, match=r"Cannot write .*file/folder"):
         make_folder(tmp_path / "file" / "folder")

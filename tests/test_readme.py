@@ -21,7 +21,7 @@ def test_the_examples_in_python_run(tmp_path, monkeypatch, capsys):
 
 
 def test_the_commands_it_shows_exist():
-    shown = set(re.findall(r"^    (?:\$ )?tpn (\w+)", README, re.MULTILINE))
+    shown = set(re.findall(r"^    (?:\$ )?tpn (\w+)", README, re.MULTILINE)) - {"on"}  # output: tpn on quickdraw
     assert {"train", "evaluate", "compare", "plot"} <= shown <= set(COMMANDS)
 
 

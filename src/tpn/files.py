@@ -1,5 +1,6 @@
 """Writing files so that a reader never meets half of one, whatever happens while they are written."""
 
+import errno
 import json
 import os
 from collections.abc import Iterator
@@ -18,6 +19,11 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
     Until then whatever was at `path` stays; a process killed half-way leaves at most a `.part` file beside it.
     """
+    path = check_target(path)
+    if path.exists() and not path.is_file():  # a device or a pipe: nothing to replace
+        with explaining_failure(path), open(path, "wb") as stream:
+            yield stream
+        return
     part = path.with_name(f".{path.name}.{os.getpid()}{UNFINISHED}")
     with explaining_failure(path):
         try:
@@ -31,6 +37,19 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
             part.unlink(missing_ok=True)
 
 
+def check_target(path: Path) -> Path:
+    """Refuse a path that no file can be written to. Returns where a link leads."""
+    with explaining_failure(path):
+        path = Path(os.path.realpath(path))
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not path.parent.is_dir():
+            raise FileNotFoundError(errno.ENOENT, f"There is no folder {path.parent}")
+        if not os.access(path.parent, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    return path
+
+
 @contextmanager
 def explaining_failure(path: Path) -> Iterator[None]:
     """Turn the operating system's refusal to write `path` into an error that says so."""
@@ -39,7 +58,7 @@ def explaining_failure(path: Path) -> Iterator[None]:
     except OSError as failure:
         raise TPNError(
             f"Cannot write {path}: {failure.strerror or failure}. Nothing that was there before is lost; "
-            "make room or choose a place that can be written, and run the command again."
+            "make room or choose a place that can be written, and run the command again (a training with --resume)."
         ) from failure
 
 
@@ -74,7 +93,7 @@ def read_json(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as failure:
         raise TPNError(f"Cannot read {path}: {failure.strerror or failure}.") from failure
-    except ValueError as failure:
+    except (ValueError, RecursionError) as failure:
         raise TPNError(f"{path} is damaged: it is not JSON ({failure}).") from failure
     if not isinstance(content, dict):
         raise TPNError(f"{path} is damaged: it holds a JSON {type(content).__name__} where an object was expected.")

@@ -7,6 +7,10 @@ import subprocess
 import sys
 
 import pytest
+import torch
+
+from tpn.cli import main
+from tpn.training.tensors import read_tensors, write_tensors
 
 TINY = ["--way", "2", "--shot", "1", "--query", "2", "--episodes", "2", "--validation-episodes", "2", "--threads", "1"]
 
@@ -29,11 +33,11 @@ TINY = ["--way", "2", "--shot", "1", "--query", "2", "--episodes", "2", "--valid
         (["train", "tpn", "--episodes", "0"], "--episodes must be at least 1, not 0"),
         (["train", "tpn", "--lr", "-0.1"], "--lr must be above 0 and at most 1, not -0.1"),
         (["train", "tpn", "--lr", "nan"], "--lr must be above 0 and at most 1, not nan"),
-        (["train", "tpn", "--alpha", "1"], "--alpha must lie between 0 and 1, both excluded, not 1.0"),
+        (["train", "tpn", "--alpha", "1"], "--alpha must be above 0 and at most 0.9999, not 1.0"),
         (["train", "tpn", "--image-size", "15"], "needs at least 16x16 pixels, not 15x15"),
         (["train", "tpn", "--image-size", "-4"], "--image-size must be between"),
         (["train", "tpn", "--backbone", "conv5"], "Unknown backbone 'conv5'"),
-        (["train", "tpn", "--threads", "0"], "--threads must be at least 1, not 0"),
+        (["train", "tpn", "--threads", "0"], "--threads must be at least 1 and at most 1024, not 0"),
         (["train", "tpn", "--seed", "-1"], "--seed must be at least 0 and below 2^63, not -1"),
         (["evaluate", "nowhere"], "nowhere does not exist"),
         (["evaluate"], "required"),
@@ -59,7 +63,9 @@ def test_wrong_options(refused, tmp_path, monkeypatch, arguments, complaint):
         (["--split", "tests"], "invalid choice 'tests'"),
         (["--data", "cifar"], "Unknown data 'cifar'"),
         (["--batch-norm", "frozen"], "invalid choice 'frozen'"),
-        (["--per-episode", "no/such/folder/file.csv"], "Cannot write no/such/folder/file.csv: No such file"),
+        (["--per-episode", "no/such/folder/file.csv"], "Cannot write no/such/folder/file.csv: There is no folder"),
+        (["--per-episode", ""], "Cannot write .: Is a directory"),
+        (["--threads", "99999999999"], "--threads must be at least 1 and at most 1024"),
         (["--seed", "-3"], "--seed must be at least 0 and below 2^63, not -3"),
     ],
 )
@@ -127,23 +133,34 @@ DAMAGES = [
     ("evaluate", "config.json", "{}", "has the format None"),
     ("evaluate", "config.json", {"format": 99}, "has the format 99; this version of tpn reads 1"),
     ("evaluate", "config.json", {"method": "magic"}, "config.json is damaged: Unknown method 'magic'"),
-    ("evaluate", "config.json", {"settings": {"alpha": 7.0}}, "config.json is damaged: --alpha must lie between"),
+    ("evaluate", "config.json", {"settings": {"alpha": 7.0}}, "config.json is damaged: --alpha must be above 0"),
     ("evaluate", "config.json", {"settings": {"alpha": "x"}}, "the setting alpha cannot be 'x'"),
     ("evaluate", "config.json", {"settings": {"solver": "magic"}}, "the setting solver cannot be 'magic'"),
     ("evaluate", "config.json", {"seed": None}, "the setting seed cannot be None"),
     ("evaluate", "config.json", {"settings": {"beta": 1}}, "unknown setting beta"),
     ("evaluate", "config.json", {"settings": 3}, "config.json is damaged"),
-    ("evaluate", "config.json", {"image_size": 84}, "does not fit"),
+    ("evaluate", "config.json", {"image_size": 84}, "belongs to another run"),
     ("evaluate", "model.safetensors", 1000, "model.safetensors is damaged"),
     ("evaluate", "model.safetensors", "<html>", "model.safetensors is damaged"),
-    ("evaluate", "model.safetensors", None, "has no weights yet"),
-    ("plot", "metrics.jsonl", '{"episode": 0}\n{"epis', "metrics.jsonl is damaged in line 2"),
+    ("evaluate", "model.safetensors", None, "has no weights"),
+    ("plot", "metrics.jsonl", '{"episode": 0, "val_accuracy": 0.2}\n{"epis', "metrics.jsonl is damaged in line 2"),
     ("plot", "metrics.jsonl", "[1]\n", "metrics.jsonl is damaged in line 1"),
     ("plot", "metrics.jsonl", None, "Cannot read"),
     ("train", "checkpoint.safetensors", 5000, "checkpoint.safetensors is damaged"),
     ("train", "checkpoint.safetensors", "", "checkpoint.safetensors is damaged"),
-    ("train", "metrics.jsonl", "", "metrics.jsonl is damaged: the checkpoint beside it knows of 2 validations"),
+    ("train", "metrics.jsonl", "", "metrics.jsonl has 0 lines, but the checkpoint beside it knows of 2 validations"),
     ("train", "config.json", 100, "config.json is damaged"),
+    ("train", "checkpoint.safetensors", None, "metrics.jsonl has 2 lines, but the checkpoint beside it is missing"),
+    ("train", "model.safetensors", None, "has no weights"),
+    ("train", "model.safetensors", 2000, "model.safetensors is damaged"),
+    ("train", "metrics.jsonl", "1\n2\n", "metrics.jsonl is damaged in line 1"),
+    ("train", "metrics.jsonl", '{"episode": 0, "val_accuracy": NaN}\n{}\n', "metrics.jsonl is damaged in line 1"),
+    ("train", "config.json", {"written_with": None, "seed": 77}, "belongs to another run"),
+    ("evaluate", "config.json", "[" * 100_000, "config.json is damaged: it is not JSON"),
+    ("evaluate", "config.json", {"channels": -1}, "channels must be at least 1"),
+    ("evaluate", "config.json", {"seed": 77}, "model.safetensors belongs to another run"),
+    ("plot", "metrics.jsonl", "{}\n", "metrics.jsonl is damaged in line 1"),
+    ("plot", "metrics.jsonl", '{"episode": 0, "val_accuracy": Infinity}\n', "metrics.jsonl is damaged in line 1"),
 ]
 
 
@@ -153,7 +170,9 @@ def test_a_damaged_run(refused, runs, tmp_path, command, name, content, complain
     shutil.copytree(runs / "one", run)
     damage(run, name, content)
     before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
-    arguments = ["train", "tpn", "--out", run, "--resume"] if command == "train" else [command, run]
+    arguments = [command, run]
+    if command == "train":
+        arguments = ["train", "tpn", "--out", run, "--resume", "--episodes", "8"]
     assert complaint in refused(*arguments)
     assert {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()} == before
 
@@ -165,8 +184,68 @@ def test_a_place_that_cannot_be_written(refused, tmp_path):
         assert "Cannot write" in refused("train", "tpn", *TINY, "--out", "/proc/self/run")
 
 
-def test_nobody_listens(runs):
-    """A closed pipe ends the command without a traceback."""
-    call = f"{sys.executable} -m tpn methods | true"
-    done = subprocess.run(call, shell=True, capture_output=True, text=True, check=False)
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda tensors, facts: tensors["model/length_scale.out.bias"].fill_(float("nan")), "bias is not finite"),
+        (lambda tensors, facts: tensors.update({"model/length_scale.out.bias": torch.ones(1).int()}), "of type"),
+        (lambda tensors, facts: tensors.pop("optimiser/length_scale.out.bias/step"), ""),
+        (lambda tensors, facts: tensors.update({"optimiser/length_scale.out.bias/exp_avg": torch.ones(3)}), "shape"),
+        (lambda tensors, facts: tensors.pop("random/torch"), "random/torch"),
+        (lambda tensors, facts: facts["state"].update(episode="6"), "episode cannot be '6'"),
+        (lambda tensors, facts: facts["state"].update(episode=-3), "less than nothing"),
+        (lambda tensors, facts: facts["state"].update(seconds=float("nan")), "not finite"),
+        (lambda tensors, facts: facts["sampler"]["state"].update(state=-4), ""),
+        (lambda tensors, facts: facts.update(run="another"), "belongs to another run"),
+    ],
+)
+def test_a_checkpoint_that_was_tampered_with(refused, runs, tmp_path, change, complaint):
+    run = tmp_path / "run"
+    shutil.copytree(runs / "one", run)
+    tensors, facts = read_tensors(run / "checkpoint.safetensors")
+    change(tensors, facts)
+    write_tensors(run / "checkpoint.safetensors", tensors, facts)
+    error = refused("train", "tpn", "--out", run, "--resume", "--episodes", "8")
+    assert "checkpoint.safetensors" in error
+    assert complaint in error
+
+
+def test_a_picture_is_not_half_drawn_when_its_episode_is_impossible(refused, runs, tmp_path):
+    refused("plot", runs / "one", "--way", "99", "--out", tmp_path / "new")
+    refused("compare", runs / "one", runs / "two", "--plot", tmp_path / "x.foo")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["methods | true", "--help | true", "methods >&-", "methods 2>&-", "--help > /dev/full", "methods > /dev/full"],
+)
+def test_nobody_listens(call):
+    """Output that nobody takes ends the command without a traceback."""
+    done = subprocess.run(f"{sys.executable} -m tpn {call}", shell=True, capture_output=True, text=True, check=False)
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("environment", [{"PYTHONIOENCODING": "ascii"}, {"COLUMNS": "5"}, {"TERM": "dumb"}])
+def test_poor_terminals(runs, environment):
+    def run(*arguments):
+        call = [sys.executable, "-m", "tpn", *map(str, arguments)]
+        known = {**os.environ, **environment}
+        return subprocess.run(call, env=known, capture_output=True, text=True, check=False, timeout=60)
+
+    done = run("evaluate", runs / "one", "--episodes", 2, "--threads", 1)
+    assert (done.returncode, done.stderr) == (0, "")
+    refused = run("evaluate", runs / "one", "--waay", 3)
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("tpn: Unrecognized options: --waay")
+    assert run("methods", "--help").returncode == 0
+
+
+def test_what_is_not_a_file_is_written_through_and_links_are_followed(runs, tmp_path):
+    (tmp_path / "real.csv").write_text("")
+    (tmp_path / "link.csv").symlink_to("real.csv")
+    for path in (tmp_path / "link.csv", "/dev/null"):
+        assert main(["evaluate", str(runs / "one"), "--episodes", "2", "--per-episode", str(path)]) == 0
+    assert (tmp_path / "link.csv").is_symlink()
+    assert (tmp_path / "real.csv").read_text().startswith("episode,accuracy")
+    assert not os.path.isfile("/dev/null")

@@ -88,6 +88,16 @@ def test_evaluate_in_another_setting_and_with_flags_before_the_run(capsys, runs)
     assert "batch statistics" in text
 
 
+def test_the_number_of_queries_overrides_the_unbalanced_ones_of_the_run(capsys, tmp_path):
+    run = str(tmp_path / "run")
+    tiny = ["--way", "3", "--shot", "1", "--query-counts", "1", "2", "3", "--episodes", "1"]
+    assert main(["train", "tpn", *tiny, "--validation-episodes", "2", "--out", run, "--threads", "1"]) == 0
+    assert "1+2+3 queries" in output(capsys, "evaluate", run, "--episodes", 2)
+    assert "3-way 1-shot, 5 queries per class" in output(capsys, "evaluate", run, "--episodes", 2, "--query", 5)
+    assert "5-way 1-shot, 15 queries per class" in output(capsys, "evaluate", run, "--episodes", 2, "--way=5")
+    assert "by Dirichlet(1)" in output(capsys, "evaluate", run, "--episodes", 2, "--query-dirichlet", 1)
+
+
 def test_the_accuracies_of_the_episodes_go_to_a_file(capsys, runs, tmp_path):
     path = tmp_path / "episodes.csv"
     arguments = ["--episodes", 20, "--json", "--per-episode", path]

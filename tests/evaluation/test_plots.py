@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tpn.episodes import Setting
+from tpn.episodes import Sampler, Setting
 from tpn.errors import TPNError
 from tpn.evaluation.intervals import Mean
 from tpn.evaluation.plots import draw_comparison, draw_episode, draw_learning_curve
@@ -32,7 +32,7 @@ def test_learning_curve(tmp_path):
 @pytest.mark.parametrize("setting", [Setting(way=3, shot=1, query=4), Setting(2, 2, 3, unlabelled=2, distractors=1)])
 def test_episode_graph(tmp_path, drawings, setting):
     method = TPN(TPNConfig(), Dimensions(1, 28, 3, 1, 50))
-    draw_episode(method, drawings, setting, 0, tmp_path / "episode.png")
+    draw_episode(method, drawings, Sampler(drawings, setting, 0).draw(), tmp_path / "episode.png")
     assert is_a_picture(tmp_path / "episode.png")
 
 

@@ -1,12 +1,14 @@
 """What holds for every registered method, also for those that are added later."""
 
-from dataclasses import fields, replace
+import inspect
+import re
+from dataclasses import fields, is_dataclass, replace
 
 import pytest
 import torch
 
 from tests.conftest import sampler
-from tpn.episodes import as_task, query_labels
+from tpn.episodes import as_task
 from tpn.evaluation.protocol import represent_rows
 from tpn.methods import Dimensions, all_methods, build_method, find_method, register
 from tpn.training.loop import draw_task
@@ -41,9 +43,11 @@ def test_it_says_what_it_is(name):
 
 
 def test_its_settings_are_documented_and_can_be_changed(name):
-    config = find_method(name).Config()
-    assert replace(config, episodes=7).episodes == 7
-    assert {"backbone", "episodes", "lr", "halve_every"} <= {field.name for field in fields(config)}
+    kind = find_method(name).Config
+    assert replace(kind(), episodes=7).episodes == 7
+    sources = "".join(inspect.getsource(base) for base in kind.__mro__ if is_dataclass(base))
+    for field in fields(kind):
+        assert re.search(rf'^    {field.name}: .*\n    """\S', sources, re.MULTILINE), f"{field.name} has no docstring"
 
 
 def test_scores_have_a_row_per_query_and_a_column_per_class(name, dimensions, drawings):
@@ -110,7 +114,7 @@ def test_other_queries_matter_just_if_it_is_transductive(name, dimensions, drawi
 def test_the_answers_are_not_in_what_it_scores(name, dimensions, drawings):
     method = build(name, dimensions)
     task, episodes = represented_task(method, drawings, **SETTING)
-    assert not any(value is query_labels(episodes) for value in vars(task).values())
+    assert set(vars(task)) == {"inputs", "support_labels", "way", "queries"}
     shuffled = [replace(episode, labels=episode.labels * (episode.role == 0)) for episode in episodes]
     assert torch.equal(method.score(as_task(shuffled, task.inputs)), method.score(task))
 

@@ -88,7 +88,7 @@ def test_alpha_can_be_learned_inside_its_bounds(dimensions, drawings):
         assert 0 <= method.alpha.item() < 1
         learned = method.learn(draw_task(sampler(drawings, **SETTING), 1))
         assert np.isfinite(learned.loss)
-    assert build(dimensions, learn_alpha=True, alpha=0.99999).alpha.item() < 1
+    assert build(dimensions, learn_alpha=True, alpha=0.9999).alpha.item() < 1
 
 
 def test_fewer_neighbours_and_mutual_ones_make_another_graph(dimensions, drawings):
@@ -116,9 +116,9 @@ def test_unlabelled_pictures_take_part_in_the_propagation(dimensions, drawings):
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
-        ({"alpha": 1.0}, "--alpha must lie between 0 and 1"),
-        ({"alpha": 0.0}, "--alpha must lie between 0 and 1"),
-        ({"alpha": float("nan")}, "--alpha must lie between 0 and 1"),
+        ({"alpha": 0.99999}, "--alpha must be above 0 and at most 0.9999"),
+        ({"alpha": 0.0}, "--alpha must be above 0"),
+        ({"alpha": float("nan")}, "--alpha must be above 0"),
         ({"k": 0}, "--k must be at least 1, not 0"),
         ({"steps": -1}, "--steps must be at least 1"),
         ({"lr": 0.0}, "--lr must be above 0"),

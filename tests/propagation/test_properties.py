@@ -98,6 +98,15 @@ def test_length_scales_near_zero_and_far_from_it(sigma):
     finite(100 * random(12, 1600), mixed)
 
 
+@pytest.mark.parametrize("far", [1, 5, 30])
+def test_nodes_far_off_do_not_cost_the_others_their_digits(far):
+    f = random(100, 1600) + 3
+    sigma = torch.ones(100, dtype=torch.float64)
+    sigma[:far] = 1e-4
+    exact, single = affinity(f, sigma)[far:, far:], affinity(f.float(), sigma.float())[far:, far:]
+    torch.testing.assert_close(single.double(), exact, rtol=1e-5, atol=0)
+
+
 def test_scaling_keeps_the_sign_of_a_tiny_length_scale():
     ones = torch.ones(3, 1)
     assert scale(ones, torch.tensor([1e-9, -1e-9, 0.0])).flatten().tolist() == pytest.approx([1e4, -1e4, 1e4])

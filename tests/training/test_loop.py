@@ -54,6 +54,22 @@ def test_a_plateau_ends_the_training_and_keeps_the_best_weights(tmp_path, capsys
     assert len(metrics) < 100
 
 
+def test_the_last_step_is_no_longer_than_the_training(tmp_path):
+    arguments = [*TINY, "--episodes", "7", "--episodes-per-step", "3", "--validate-every", "100"]
+    assert main(["train", "tpn", *arguments, "--out", str(tmp_path / "run"), "--threads", "1"]) == 0
+    assert [line["episode"] for line in Run(tmp_path / "run").read_metrics()] == [0, 7]
+
+
+def test_more_patience_goes_on_after_a_plateau(tmp_path, capsys):
+    run = ["--out", str(tmp_path / "run"), "--threads", "1"]
+    arguments = [*TINY, "--validate-every", "1", "--patience", "1", "--episodes", "40", "--lr", "1e-9"]
+    assert main(["train", "tpn", *arguments, *run]) == 0
+    ended = len(Run(tmp_path / "run").read_metrics())
+    assert ended < 41
+    assert main(["train", "tpn", *run, "--resume", "--patience", "0"]) == 0
+    assert len(Run(tmp_path / "run").read_metrics()) == 41
+
+
 def test_a_loss_that_is_not_a_number_ends_the_training_with_a_word(drawings):
     class Diverging(TPN):
         def learn(self, task):

@@ -1,5 +1,6 @@
 """The `tpn` command: one file per subcommand, each loaded only when it is called."""
 
+import io
 import os
 import sys
 from importlib import import_module
@@ -43,7 +44,31 @@ def share_the_processor() -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    name = arguments[0] if arguments else "--help"
+    if sys.stdout is None or sys.stderr is None:  # closed by whoever called
+        nowhere = open(os.devnull, "w")  # noqa: SIM115
+        sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that knows no ± shows a ? instead
+    share_the_processor()
+    try:
+        code = run(arguments[0] if arguments else "--help", arguments[1:])
+        sys.stdout.flush()
+        return code
+    except TPNError as error:
+        return refuse(str(error))
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # the reader of our output has gone; there is nobody to tell
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except MemoryError:
+        return refuse("There is not enough memory for this. Choose smaller pictures or smaller episodes.")
+    except (OSError, UnicodeError) as error:  # a folder that may not be entered, a name that cannot be written, …
+        return refuse(f"The system refused: {error}.")
+
+
+def run(name: str, arguments: list[str]) -> int:
+    """Run one command."""
     if name in ("-h", "--help"):
         print(HELP, end="")
         return 0
@@ -52,18 +77,13 @@ def main(arguments: list[str] | None = None) -> int:
 
         print(f"tpn {__version__}")
         return 0
-    share_the_processor()
-    try:
-        if name not in COMMANDS:
-            raise TPNError(f"Unknown command {name!r}: choose one of {', '.join(COMMANDS)}. See tpn --help.")
-        code: int = import_module(f"tpn.cli.{name}").main(arguments[1:])
-        sys.stdout.flush()
-        return code
-    except TPNError as error:
-        print(f"tpn: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:  # the reader of our output has gone; there is nobody to tell
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    if name not in COMMANDS:
+        raise TPNError(f"Unknown command {name!r}: choose one of {', '.join(COMMANDS)}. See tpn --help.")
+    code: int = import_module(f"tpn.cli.{name}").main(arguments)
+    return code
+
+
+def refuse(why: str) -> int:
+    """Say in one paragraph what a user can mend."""
+    print("tpn:", " ".join(why.split("\n")), file=sys.stderr)
+    return 2

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tyro.conf import Positional
@@ -35,6 +35,10 @@ class Compare(TestOptions[AnySetting]):
 
 def main(arguments: list[str]) -> int:
     options = parse_for_runs(Compare, "tpn compare", arguments)
+    if options.plot is not None:
+        from tpn.evaluation.plots import check_figure, draw_comparison
+
+        check_figure(options.plot)
     use_processor(options.threads)
     names = distinct_names(options.runs)
     subjects = {
@@ -49,8 +53,6 @@ def main(arguments: list[str]) -> int:
     evaluations = {name: test(subject, episodes, options.batch_norm, name) for name, subject in subjects.items()}
     differences = compare(evaluations)
     if options.plot is not None:
-        from tpn.evaluation.plots import draw_comparison
-
         means = {name: evaluation.mean for name, evaluation in evaluations.items()}
         draw_comparison(means, describe(options, first), options.plot)
     if options.json:
@@ -86,6 +88,7 @@ def main(arguments: list[str]) -> int:
             "split": options.split,
             "seed": options.seed,
         }
+        result.update(asdict(options.episode))  # the rest of what an episode is made of
         print(json.dumps(result))
         return 0
     width = max(map(len, names))
@@ -104,7 +107,7 @@ def main(arguments: list[str]) -> int:
 
 def distinct_names(runs: tuple[Path, ...]) -> list[str]:
     """What to call the runs: the names of their folders or, where two are alike, their whole paths."""
-    if len(set(runs)) < len(runs):
+    if len({run.resolve() for run in runs}) < len(runs):
         raise TPNError("A run folder is named twice: compare different ones.")
     times = Counter(run.name for run in runs)
     return [run.name if times[run.name] == 1 else str(run) for run in runs]

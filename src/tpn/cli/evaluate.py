@@ -8,7 +8,7 @@ from tyro.conf import Positional
 
 from tpn.cli.parsing import Flag
 from tpn.cli.session import AnySetting, TestOptions, describe, open_subject, parse_for_runs, test, use_processor
-from tpn.files import write_text
+from tpn.files import check_target, write_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +25,8 @@ class Evaluate(TestOptions[AnySetting]):
 
 def main(arguments: list[str]) -> int:
     options = parse_for_runs(Evaluate, "tpn evaluate", arguments)
+    if options.per_episode is not None:
+        check_target(options.per_episode)
     use_processor(options.threads)
     subject = open_subject(options.run, options.data, options.split)
     evaluation = test(subject, subject.draw(options), options.batch_norm, "evaluating")

@@ -22,7 +22,7 @@ def main(arguments: list[str]) -> int:
         rows = [{"name": info.name, "paper": info.paper, "transduction": info.transduction} for info in infos]
         print(json.dumps({"methods": rows}))
         return 0
-    width = max(len(info.name) for info in infos)
+    width = max(len("method"), *(len(info.name) for info in infos))
     print(f"{'method':<{width}}  transduction  paper")
     for info in infos:
         print(f"{info.name:<{width}}  {info.transduction:<12}  {info.paper}")

@@ -1,6 +1,8 @@
 """Options from dataclasses: a documented field is a flag."""
 
 import io
+import os
+import shutil
 import sys
 from contextlib import redirect_stderr
 from dataclasses import dataclass
@@ -10,6 +12,8 @@ import tyro
 
 from tpn.episodes import Setting
 from tpn.errors import TPNError
+
+NARROWEST = 40
 
 Options = TypeVar("Options")
 Flag = tyro.conf.FlagCreatePairsOff[bool]
@@ -26,6 +30,8 @@ class SettingOfRun(Setting):
 def parse(kind: Any, prog: str, arguments: list[str], default: Options | None = None) -> Any:
     """Read a command line into the dataclass `kind`; fields that it leaves out are as in `default`."""
     messages = io.StringIO()
+    if shutil.get_terminal_size().columns < NARROWEST:  # tyro cannot set its text in less
+        os.environ["COLUMNS"] = str(NARROWEST)
     try:
         with redirect_stderr(messages):
             return tyro.cli(
@@ -47,6 +53,8 @@ def say(text: str) -> None:
 
 
 def _paragraph(box: str) -> str:
-    """The text inside the box that tyro draws around its messages."""
-    lines = [line.strip("│╭╮╰╯ ") for line in box.splitlines()]
-    return " ".join(line for line in lines if line and not line.startswith("─") and not line.endswith("─"))
+    """The text inside the box that tyro draws around its messages, without the title on its upper edge."""
+    lines = [line for line in (line.strip("│╭╮╰╯ ") for line in box.splitlines()) if line]
+    if len(lines) > 1 and set(lines[1]) == {"-"}:  # the box of a terminal that knows ASCII only
+        lines = lines[2:]
+    return " ".join(line for line in lines if not line.startswith(("─", "---")) and not line.endswith("─"))

@@ -7,6 +7,7 @@ from typing import Generic, Literal
 from tyro.conf import Positional
 
 from tpn.cli.session import AnySetting, describe_setting, open_subject, parse_for_runs
+from tpn.evaluation.protocol import draw_episodes
 from tpn.files import make_folder
 from tpn.training.run import Run
 
@@ -31,13 +32,14 @@ def main(arguments: list[str]) -> int:
 
     options = parse_for_runs(Plot, "tpn plot", arguments)
     folder = options.out or options.run
-    make_folder(folder)
     metrics = Run(options.run).read_metrics()
     subject = open_subject(options.run, None, options.split)
+    [episode] = draw_episodes(subject.split, options.episode, 1, options.seed)
+    make_folder(folder)
     curve, graph = folder / "learning-curve.png", folder / "episode.png"
     draw_learning_curve(
         metrics, f"{subject.config.method} on {subject.data}, {describe_setting(subject.config.episode)}", curve
     )
-    draw_episode(subject.method, subject.split, options.episode, options.seed, graph)
+    draw_episode(subject.method, subject.split, episode, graph)
     print(f"The learning curve is in {curve},\nan episode as a graph in {graph}.")
     return 0

@@ -1,6 +1,6 @@
 """What testing commands share: the options of a test, and opening the runs that it is about."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
@@ -15,6 +15,9 @@ from tpn.images import Split, open_images
 from tpn.methods import Method
 from tpn.progress import progress
 from tpn.training.run import Run, RunConfig, load
+
+MOST_THREADS = 1024
+QUERY_FLAGS = {"--way", "--query", "--query-counts", "--query-dirichlet"}
 
 AnySetting = TypeVar("AnySetting", bound=Setting)
 
@@ -46,23 +49,30 @@ def parse_for_runs(kind: Any, prog: str, arguments: list[str]) -> Any:
     configs = [Run(folder).read_config() for folder in folders]
     which = {name: getattr(given, name) for name in ("run", "runs") if hasattr(given, name)}
     options, *others = [
-        parse(kind[Setting], prog, arguments, kind[Setting](episode=config.episode, **which)) for config in configs
+        parse(kind[Setting], prog, arguments, kind[Setting](episode=inherited(config.episode, arguments), **which))
+        for config in configs
     ]
     for folder, other in zip(folders[1:], others, strict=True):
         if other.episode != options.episode:
             raise TPNError(
                 f"{folders[0]} and {folder} were trained on different episodes: say on which to compare them, "
-                "with --way, --shot and --query."
+                "with --way, --shot, --query and the like."
             )
     return options
+
+
+def inherited(setting: Setting, arguments: list[str]) -> Setting:
+    """What a test takes over from the training: not its unbalanced queries, if the number of queries is given."""
+    given = {argument.split("=")[0].replace("_", "-") for argument in arguments}
+    return replace(setting, query_counts=None, query_dirichlet=None) if given & QUERY_FLAGS else setting
 
 
 def use_processor(threads: int | None) -> None:
     """Prepare this process for heavy work."""
     keep_freed_memory()
     if threads is not None:
-        if threads < 1:
-            raise TPNError(f"--threads must be at least 1, not {threads}.")
+        if not 1 <= threads <= MOST_THREADS:
+            raise TPNError(f"--threads must be at least 1 and at most {MOST_THREADS}, not {threads}.")
         torch.set_num_threads(threads)
 
 

@@ -1,5 +1,6 @@
 """tpn train: train a method by episodes."""
 
+import shlex
 import signal
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -42,7 +43,7 @@ class Train(Generic[AnyConfig, AnySetting]):
     """The run folder; if not given, one in runs/ named after the settings."""
     resume: Flag = False
     """Continue the run in --out (what is not given is as it was there), or begin it if it does not exist. With more
-    --episodes it trains on."""
+    --episodes, or more --patience after a plateau, it trains on."""
     threads: int | None = None
     """Processor threads; if not given, all. Resuming is exact with the same number."""
 
@@ -73,9 +74,7 @@ def main(arguments: list[str]) -> int:
     make_folder(run.folder)
     with run.claimed():
         sweep(run.folder)
-        if not run.exists or run.read_config() != config:
-            run.write_config(config)
-        outcome = train(run, config, images, lambda state: say(describe_start(run, config, state)))
+        outcome = train(run, config, images, lambda state: begin(run, config, state))
     return report(outcome, run, config)
 
 
@@ -118,14 +117,16 @@ def check(run: Run, config: RunConfig, resume: bool, images: Images) -> None:
                 f"The run folder {run.folder} exists. Continue it with --resume, or choose another with --out."
             )
         before = run.read_config()
-        episodes = max(before.settings.episodes, config.settings.episodes)
-        if differences := replace(before, settings=replace(before.settings, episodes=episodes)).differences(config):
+        settings = config.settings
+        longer: dict[str, Any] = {
+            "episodes": max(before.settings.episodes, settings.episodes),
+            "patience": settings.patience,
+        }
+        if differences := replace(before, settings=replace(before.settings, **longer)).differences(config):
             raise TPNError(
                 f"{run.folder} belongs to other settings: {'; '.join(differences)}. "
                 "Resume it without changing them, or choose another --out."
             )
-        if changes := run.changed_circumstances():
-            say(f"Note: {'; '.join(changes)}, so this may not end in exactly the weights of an unbroken run.")
     elif run.folder.is_dir():
         if any(path.suffix != UNFINISHED for path in run.folder.iterdir()):
             raise TPNError(f"{run.folder} exists, holds files and is not a run folder. Choose another --out.")
@@ -133,10 +134,14 @@ def check(run: Run, config: RunConfig, resume: bool, images: Images) -> None:
         raise TPNError(f"{run.folder} is a file. Choose another --out.")
 
 
-def describe_start(run: Run, config: RunConfig, state: State) -> str:
-    """What is about to happen."""
+def begin(run: Run, config: RunConfig, state: State) -> None:
+    """All that there was could be read: write the settings down, and say what is about to happen."""
+    if run.exists and (changes := run.changed_circumstances()):
+        say(f"Note: {'; '.join(changes)}, so this may not end in exactly the weights of an unbroken run.")
+    if not run.exists or run.read_config() != config:
+        run.write_config(config)
     going_on = f", from episode {state.episode} on" if state.episode else ""
-    return (
+    say(
         f"Training {config.method} on {config.data}, {describe_setting(config.episode)}, "
         f"{config.settings.episodes} episodes{going_on}, in {run.folder}"
     )
@@ -145,14 +150,15 @@ def describe_start(run: Run, config: RunConfig, state: State) -> str:
 def report(outcome: Outcome, run: Run, config: RunConfig) -> int:
     """Say how it ended, and what can be done next."""
     state = outcome.state
-    again = f"tpn train {config.method} --out {run.folder} --resume"
+    folder = shlex.quote(str(run.folder))
     if outcome.stopped_by is not None:
+        again = f"tpn train {config.method} --out {folder} --resume"
         say(f"Stopped and saved at episode {state.episode}. Go on with: {again}")
         return 128 + signal.Signals(outcome.stopped_by)
     why = " (validation has reached a plateau)" if outcome.plateau else ""
     print(
         f"Trained {config.method} for {state.episode} episodes{why} in {clock(state.seconds)}. "
         f"Best on validation: {percent(state.best_accuracy, None)} at episode {state.best_episode}.\n"
-        f"The run is in {run.folder}. Test it with: tpn evaluate {run.folder}"
+        f"The run is in {run.folder}. Test it with: tpn evaluate {folder}"
     )
     return 0

@@ -6,7 +6,8 @@ from tpn.images.store import SPLITS, Images, Split, SplitInfo
 
 __all__ = ["SPLITS", "Images", "Split", "SplitInfo", "open_images"]
 
-LARGEST_SIZE = 1024
+LARGEST_SIZE = 256
+"""Beyond this, scaled pictures would not fit into memory."""
 
 
 def open_images(spec: str, image_size: int | None = None) -> Images:

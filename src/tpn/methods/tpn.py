@@ -25,7 +25,8 @@ from tpn.propagation import (
     typical_scale,
 )
 
-LARGEST_LEARNED_ALPHA = 0.9999
+LARGEST_ALPHA = 0.9999
+"""With more, float32 could not tell I - αS from a singular matrix."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,8 @@ class TPNConfig(Config):
         super().__post_init__()
         check_at_least(self, "k", 1)
         check_at_least(self, "steps", 1)
-        if not 0 < self.alpha < 1:
-            raise TPNError(f"--alpha must lie between 0 and 1, both excluded, not {self.alpha}.")
+        if not 0 < self.alpha <= LARGEST_ALPHA:
+            raise TPNError(f"--alpha must be above 0 and at most {LARGEST_ALPHA}, not {self.alpha}.")
 
 
 @register
@@ -79,14 +80,14 @@ class TPN(Method):
         self.backbone = build_backbone(config.backbone, dimensions.channels, dimensions.image_size)
         self.length_scale = LengthScale(self.backbone.map_shape)
         if config.learn_alpha:
-            share = min(config.alpha / LARGEST_LEARNED_ALPHA, 1 - 1e-6)
+            share = min(config.alpha / LARGEST_ALPHA, 1 - 1e-6)
             self.alpha_logit = nn.Parameter(torch.logit(torch.tensor(share, dtype=torch.float32)))
 
     @property
     def alpha(self) -> float | Float[Tensor, ""]:
         """The share of a label that comes from the neighbours."""
         if self.config.learn_alpha:
-            return LARGEST_LEARNED_ALPHA * torch.sigmoid(self.alpha_logit)
+            return LARGEST_ALPHA * torch.sigmoid(self.alpha_logit)
         return self.config.alpha
 
     def represent(self, pictures: Float[Tensor, "picture channel height width"]) -> Float[Tensor, "picture feature"]:
@@ -122,5 +123,5 @@ class TPN(Method):
         """Set the length scales so that neighbours among these pictures start with weights near exp(-1)."""
         if self.config.initial_scale == "from-data":
             with torch.no_grad():
-                maps = self.backbone(task.inputs.flatten(0, 1))
+                maps = self.backbone(task.inputs[0])
             self.length_scale.start_at(typical_scale(maps.flatten(1), self.config.k))

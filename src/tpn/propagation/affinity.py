@@ -12,10 +12,11 @@ def mean_squared_distances(
 ) -> Float[Tensor, "*episode node node"]:
     """The mean over the features of the squared differences of every two nodes.
 
-    By a matrix product, so no [node, node, feature] array is ever built. The mean of the nodes is taken off first:
-    distances do not change by it, and float32 loses fewer digits. A node's distance to itself is exactly 0.
+    By a matrix product, so no [node, node, feature] array is ever built. The median of the nodes is taken off first:
+    distances do not change by it, and float32 loses fewer digits (a mean would follow single nodes that are far off).
+    A node's distance to itself is exactly 0.
     """
-    x = x - x.mean(-2, keepdim=True).detach()
+    x = x - x.detach().median(-2, keepdim=True).values
     product = x @ x.mT
     square = product.diagonal(dim1=-2, dim2=-1)
     distances = (square.unsqueeze(-1) + square.unsqueeze(-2) - 2 * product).clamp_min(0)
@@ -32,9 +33,14 @@ def scale(features: Float[Tensor, "*node feature"], sigma: Float[Tensor, "*node"
 
 def affinity(
     features: Float[Tensor, "*episode node feature"],
-    sigma: float | Float[Tensor, "*episode node"] = 1.0,
+    sigma: float | Float[Tensor, "*episode node"] | None = None,
 ) -> Float[Tensor, "*episode node node"]:
-    """W = exp(-d/2), d the mean squared distance of f/σ: equation (1) for one σ, (2) for one per node."""
-    if not isinstance(sigma, Tensor):
-        sigma = torch.full(features.shape[:-1], sigma, dtype=features.dtype, device=features.device)
-    return torch.exp(-0.5 * mean_squared_distances(scale(features, sigma)))
+    """W = exp(-d/2), d the mean squared distance of f/σ: equation (1) for one σ, (2) for one per node.
+
+    Without σ, the features are taken as scaled already.
+    """
+    if sigma is not None:
+        if not isinstance(sigma, Tensor):
+            sigma = torch.full(features.shape[:-1], sigma, dtype=features.dtype, device=features.device)
+        features = scale(features, sigma)
+    return torch.exp(-0.5 * mean_squared_distances(features))

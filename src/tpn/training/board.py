@@ -17,17 +17,17 @@ class Board:
         if find_spec("tensorboard") is not None:
             from torch.utils.tensorboard import SummaryWriter
 
-            with suppress(OSError):
+            with suppress(OSError, UnicodeError):
                 self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=episode + 1)
 
     def write(self, figures: dict[str, Any], episode: int) -> None:
         """Add the numbers among these figures to their curves."""
-        with suppress(OSError):
+        with suppress(OSError, UnicodeError):
             for name, value in figures.items():
                 if self._writer is not None and isinstance(value, float):
                     self._writer.add_scalar(name, value, episode)
 
     def close(self) -> None:
-        with suppress(OSError):
+        with suppress(OSError, UnicodeError):
             if self._writer is not None:
                 self._writer.close()

@@ -1,5 +1,6 @@
 """All that decides how a training goes on, in one file that is replaced as a whole."""
 
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from tpn.episodes import Sampler
 from tpn.errors import TPNError
 from tpn.methods import Method
 from tpn.training.run import load_weights
+from tpn.training.settings import from_json
 from tpn.training.tensors import read_tensors, write_tensors
 
 
@@ -31,30 +33,42 @@ class State:
     """Steps since the last validation, over which the two sums run."""
     seconds: float = 0.0
 
+    def __post_init__(self) -> None:
+        if min(self.episode, self.validations, self.validations_since_best, self.steps) < 0:
+            raise TPNError("it counts less than nothing.")
+        if not all(map(math.isfinite, (self.best_accuracy, self.loss_sum, self.accuracy_sum, self.seconds))):
+            raise TPNError("it holds a figure that is not finite.")
 
-def save_checkpoint(path: Path, state: State, method: Method, optimiser: Optimizer, sampler: Sampler) -> None:
-    """Write everything that the rest of the training depends on."""
+
+def save_checkpoint(path: Path, run: str, state: State, method: Method, optimiser: Optimizer, sampler: Sampler) -> None:
+    """Write everything that the rest of the training depends on, and the digest of the run that it belongs to."""
     tensors = {f"model/{name}": tensor for name, tensor in method.state_dict().items()}
     for name, parameter in method.named_parameters():
         for key, value in optimiser.state[parameter].items():
             tensors[f"optimiser/{name}/{key}"] = value
     tensors["random/torch"] = torch.get_rng_state()
-    write_tensors(path, tensors, {"state": asdict(state), "sampler": sampler.state})
+    write_tensors(path, tensors, {"run": run, "state": asdict(state), "sampler": sampler.state})
 
 
-def restore_checkpoint(path: Path, method: Method, optimiser: Optimizer, sampler: Sampler) -> State:
+def restore_checkpoint(path: Path, run: str, method: Method, optimiser: Optimizer, sampler: Sampler) -> State:
     """Put everything back as `save_checkpoint` found it."""
     tensors, facts = read_tensors(path)
+    if facts.get("run") != run:
+        raise TPNError(f"{path} belongs to another run than the config.json beside it.")
     load_weights(method, _below("model/", tensors), path)
-    for name, parameter in method.named_parameters():
-        saved = _below(f"optimiser/{name}/", tensors)
-        optimiser.state[parameter] = {key: _laid_out_like(parameter, value) for key, value in saved.items()}
     try:
+        state, keys = from_json(State, facts["state"]), None
+        for name, parameter in method.named_parameters():
+            saved = _below(f"optimiser/{name}/", tensors)
+            keys = keys or saved.keys()
+            if bool(saved) != (state.episode > 0) or saved.keys() != keys:
+                raise ValueError(f"something of the optimiser's state of {name} is missing")
+            optimiser.state[parameter] = {key: _laid_out_like(parameter, value) for key, value in saved.items()}
         torch.set_rng_state(tensors["random/torch"])
         sampler.state = facts["sampler"]
-        return State(**facts["state"])
-    except (KeyError, TypeError, ValueError, RuntimeError) as failure:
-        raise TPNError(f"{path} is damaged: {failure!r}.") from failure
+    except (KeyError, TypeError, ValueError, RuntimeError, OverflowError, TPNError) as failure:
+        raise TPNError(f"{path} is damaged: {failure}") from failure
+    return state
 
 
 def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Any]:
@@ -63,6 +77,8 @@ def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Any]:
 
 def _laid_out_like(parameter: Tensor, saved: Tensor) -> Tensor:
     """In the parameter's own memory layout: another one would be slower, and could round differently."""
-    if saved.shape != parameter.shape:
+    if saved.ndim == 0:
         return saved
+    if saved.shape != parameter.shape:
+        raise ValueError(f"the optimiser's state has the shape {tuple(saved.shape)}, not {tuple(parameter.shape)}")
     return torch.empty_like(parameter, dtype=saved.dtype).detach().copy_(saved)

@@ -14,14 +14,15 @@ import torch
 from tpn.episodes import Episode, Sampler, TrainingTask, as_training_task
 from tpn.errors import TPNError
 from tpn.evaluation.protocol import draw_episodes, evaluate
-from tpn.files import explaining_failure, write_text
+from tpn.files import explaining_failure, replacing
 from tpn.images import Images, Split
 from tpn.methods import Config, Method, build_method
 from tpn.progress import progress
 from tpn.training.board import Board
 from tpn.training.checkpoint import State, restore_checkpoint, save_checkpoint
-from tpn.training.run import Run, RunConfig, save_weights
+from tpn.training.run import Run, RunConfig, read_metrics, save_weights
 from tpn.training.stopping import Stopped, StopRequest, listening
+from tpn.training.tensors import not_finite
 
 VALIDATION_SEED = 1_000_003
 
@@ -73,7 +74,9 @@ def train(run: Run, config: RunConfig, images: Images, announce: Callable[[State
     validation_episodes = draw_episodes(validation, config.episode, settings.validation_episodes, VALIDATION_SEED)
 
     if run.checkpoint_file.is_file():
-        state = restore_checkpoint(run.checkpoint_file, method, optimiser, sampler)
+        state = restore_checkpoint(run.checkpoint_file, config.digest, method, optimiser, sampler)
+        if state.validations:
+            run.read_weights(config)  # refuses if the best weights so far are lost or damaged
     else:
         state = State()
         first = Sampler(split, config.episode, config.seed)
@@ -86,7 +89,7 @@ def train(run: Run, config: RunConfig, images: Images, announce: Callable[[State
 
     def save() -> None:
         state.seconds = time.perf_counter() - clock
-        save_checkpoint(run.checkpoint_file, state, method, optimiser, sampler)
+        save_checkpoint(run.checkpoint_file, config.digest, state, method, optimiser, sampler)
 
     with (
         listening() as request,
@@ -96,14 +99,15 @@ def train(run: Run, config: RunConfig, images: Images, announce: Callable[[State
             while True:
                 if validation_due(state, settings):
                     line = validate(method, validation, validation_episodes, state, settings, request)
-                    record(run, method, line)
+                    record(run, config, method, line)
                     board.write(line, state.episode)
                     save()
                 if state.episode >= settings.episodes or on_plateau(state, settings):
                     break
                 request.raise_if_asked()
-                learned = step(method, optimiser, sampler, state, settings)
-                advance(settings.episodes_per_step, loss=learned[0], accuracy=learned[1], best=state.best_accuracy)
+                before = state.episode
+                loss, accuracy = step(method, optimiser, sampler, state, settings)
+                advance(state.episode - before, loss=loss, accuracy=accuracy, best=state.best_accuracy)
         except Stopped:
             save()
             stopped_by = request.signal
@@ -127,11 +131,12 @@ def step(
     for group in optimiser.param_groups:
         group["lr"] = learning_rate(settings, state.episode)
     optimiser.zero_grad()
-    learned = method.learn(draw_task(sampler, settings.episodes_per_step))
+    episodes = min(settings.episodes_per_step, settings.episodes - state.episode)
+    learned = method.learn(draw_task(sampler, episodes))
     if not math.isfinite(learned.loss):
         raise TPNError(f"Training diverged: the loss at episode {state.episode} is {learned.loss}. Try a smaller --lr.")
     optimiser.step()
-    state.episode += settings.episodes_per_step
+    state.episode += episodes
     state.loss_sum += learned.loss
     state.accuracy_sum += learned.accuracy
     state.steps += 1
@@ -146,6 +151,8 @@ def validate(
     def check(_: int) -> None:
         request.raise_if_asked()
 
+    if broken := not_finite(method.state_dict()):
+        raise TPNError(f"Training diverged: {broken} is not finite at episode {state.episode}. Try a smaller --lr.")
     result = evaluate(method, split, episodes, advance=check).mean
     best = result.value > state.best_accuracy
     line = {
@@ -168,24 +175,30 @@ def validate(
     return line
 
 
-def record(run: Run, method: Method, line: dict[str, Any]) -> None:
+def record(run: Run, config: RunConfig, method: Method, line: dict[str, Any]) -> None:
     """Write a validation's line and, if it was the best so far, the weights; the checkpoint comes after both."""
     with explaining_failure(run.metrics_file), open(run.metrics_file, "a", encoding="utf-8") as stream:
         stream.write(json.dumps(line) + "\n")
         stream.flush()
         os.fsync(stream.fileno())
     if line["best"]:
-        save_weights(method, run.model_file, {"episode": line["episode"], "val_accuracy": line["val_accuracy"]})
+        facts = {"run": config.digest, "episode": line["episode"], "val_accuracy": line["val_accuracy"]}
+        save_weights(method, run.model_file, facts)
 
 
 def keep_metrics(run: Run, lines: int) -> None:
-    """Drop the lines of metrics.jsonl that are younger than the checkpoint; they will be written again."""
+    """Drop the lines of metrics.jsonl that are younger than the checkpoint; they will be written again.
+
+    Without a checkpoint there can be one such line, or half of one, and no more.
+    """
     there = run.metrics_file.read_bytes().splitlines(keepends=True) if run.metrics_file.is_file() else []
-    kept = there[:lines]
-    if len(kept) < lines or not all(line.endswith(b"\n") for line in kept):
+    if not lines <= len(there) <= lines + 1:
         raise TPNError(
-            f"{run.metrics_file} is damaged: the checkpoint beside it knows of {lines} validations, "
-            f"the file has {len(there)} whole lines."
+            f"{run.folder} is damaged: metrics.jsonl has {len(there)} lines, but the checkpoint beside it "
+            f"{'knows of ' + str(lines) if lines else 'is missing or knows of no'} validations."
         )
+    kept = b"".join(there[:lines])
+    read_metrics(kept, run.metrics_file)  # refuses what is damaged
     if len(there) != lines:
-        write_text(run.metrics_file, b"".join(kept).decode())
+        with replacing(run.metrics_file) as stream:
+            stream.write(kept)

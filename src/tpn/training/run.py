@@ -8,13 +8,15 @@
 Nothing in it is a pickle: reading a run executes no code.
 """
 
+import hashlib
 import json
+import math
 import os
 import platform
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +28,14 @@ from tpn.errors import TPNError
 from tpn.files import read_json, write_json
 from tpn.methods import Config, Dimensions, Method, build_method, find_method
 from tpn.training.settings import from_json
-from tpn.training.tensors import read_tensors, write_tensors
+from tpn.training.tensors import not_finite, read_tensors, write_tensors
 
 if sys.platform != "win32":
     import fcntl
 
 FORMAT = 1
+UNTIL: dict[str, Any] = {"episodes": 1, "patience": 0}
+"""Settings that say when a training ends; a training that goes on may change them."""
 ABOUT = ("format", "written_with")
 """What config.json says besides the settings."""
 
@@ -48,6 +52,17 @@ class RunConfig:
     channels: int
     train_classes: int
     seed: int
+
+    def __post_init__(self) -> None:
+        for name, least in (("image_size", 1), ("channels", 1), ("train_classes", 1)):
+            if getattr(self, name) < least:
+                raise TPNError(f"{name} must be at least {least}, not {getattr(self, name)}.")
+
+    @property
+    def digest(self) -> str:
+        """What ties weights to their run: all that they depend on, but where the pictures lie and when to stop."""
+        content = asdict(replace(self, data="", settings=replace(self.settings, **UNTIL)))
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
     def dimensions(self) -> Dimensions:
@@ -102,7 +117,9 @@ class Run:
 
     def changed_circumstances(self) -> list[str]:
         """What is different now from when the run began, and may make its continuation differ in the last digits."""
-        before, now = read_json(self.config_file).get("written_with", {}), circumstances()
+        before, now = read_json(self.config_file).get("written_with"), circumstances()
+        if not isinstance(before, dict):
+            return ["it is not known with what the run was begun"]
         return [
             f"{name} was {before.get(name)} and is {now[name]}"
             for name in ("torch", "threads")
@@ -131,18 +148,21 @@ class Run:
     def read_metrics(self) -> list[dict[str, Any]]:
         """What each validation showed."""
         try:
-            lines = self.metrics_file.read_bytes().splitlines()
+            return read_metrics(self.metrics_file.read_bytes(), self.metrics_file)
         except OSError as failure:
             raise TPNError(f"Cannot read {self.metrics_file}: {failure.strerror}.") from failure
-        metrics = []
-        for number, line in enumerate(lines, 1):
-            try:
-                metrics.append({"episode": 0, **json.loads(line)})
-            except (ValueError, TypeError) as failure:
-                raise TPNError(
-                    f"{self.metrics_file} is damaged in line {number}: it is not a JSON object."
-                ) from failure
-        return metrics
+
+    def read_weights(self, config: RunConfig) -> dict[str, torch.Tensor]:
+        """The best weights of this run."""
+        if not self.model_file.is_file():
+            raise TPNError(
+                f"{self.folder} has no weights (model.safetensors): either it was stopped before its first validation, "
+                "and `tpn train ... --resume` will write them, or they were removed, and it must be trained anew."
+            )
+        tensors, facts = read_tensors(self.model_file)
+        if facts.get("run") != config.digest:
+            raise TPNError(f"{self.model_file} belongs to another run than the config.json beside it.")
+        return tensors
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
@@ -172,18 +192,17 @@ def load(folder: str | os.PathLike[str]) -> Method:
     run = Run(folder)
     config = run.read_config()
     method = build_method(config.method, config.settings, config.dimensions)
-    if not run.model_file.is_file():
-        raise TPNError(
-            f"{run.folder} has no weights yet: it was stopped before its first validation. "
-            "Continue it with `tpn train ... --resume`."
-        )
-    tensors, _ = read_tensors(run.model_file)
-    load_weights(method, tensors, run.model_file)
+    load_weights(method, run.read_weights(config), run.model_file)
     return method.eval()
 
 
 def load_weights(method: Method, tensors: dict[str, torch.Tensor], source: Path) -> None:
     """Put tensors into a method of the same shape, keeping the method's memory layout."""
+    if broken := not_finite(tensors):
+        raise TPNError(f"{source} is damaged: {broken} is not finite.")
+    for name, tensor in method.state_dict().items():
+        if name in tensors and tensors[name].dtype != tensor.dtype:
+            raise TPNError(f"{source} is damaged: {name} is of type {tensors[name].dtype}, not {tensor.dtype}.")
     try:
         method.load_state_dict(tensors)
     except RuntimeError as failure:
@@ -194,3 +213,19 @@ def load_weights(method: Method, tensors: dict[str, torch.Tensor], source: Path)
 def save_weights(method: Method, path: Path, facts: dict[str, Any]) -> None:
     """Write a method's weights."""
     write_tensors(path, method.state_dict(), facts)
+
+
+def read_metrics(content: bytes, source: Path) -> list[dict[str, Any]]:
+    """The lines of a metrics.jsonl, checked."""
+    metrics = []
+    for number, line in enumerate(content.splitlines(), 1):
+        try:
+            figures = json.loads(line)
+            whole = isinstance(figures["episode"], int) and figures["val_accuracy"] is not None
+            whole = whole and all(value is None or math.isfinite(value) for value in figures.values())
+        except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
+            whole = False
+        if not whole:
+            raise TPNError(f"{source} is damaged in line {number}: it does not tell of a validation.")
+        metrics.append(figures)
+    return metrics

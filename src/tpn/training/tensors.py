@@ -4,12 +4,18 @@ import json
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
 from tpn.errors import TPNError
 from tpn.files import replacing
+
+
+def not_finite(tensors: dict[str, Tensor]) -> str | None:
+    """The name of a tensor that holds NaN or infinity, if there is one."""
+    return next((name for name, tensor in tensors.items() if not torch.isfinite(tensor).all()), None)
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
@@ -25,7 +31,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         with safe_open(path, "pt") as stream:
             facts = json.loads((stream.metadata() or {}).get("facts", "{}"))
             return {name: stream.get_tensor(name) for name in stream.keys()}, facts  # noqa: SIM118
-    except (SafetensorError, ValueError) as failure:
+    except (SafetensorError, ValueError, RecursionError) as failure:
         raise TPNError(f"{path} is damaged: {failure}.") from failure
     except OSError as failure:
         raise TPNError(f"Cannot read {path}: {failure.strerror or failure}.") from failure

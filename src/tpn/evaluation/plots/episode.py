@@ -10,9 +10,9 @@ from matplotlib.collections import LineCollection
 from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 from matplotlib.patches import Patch
 
-from tpn.episodes import Episode, Role, Setting, as_task
+from tpn.episodes import Episode, Role, as_task
 from tpn.evaluation.plots.figure import INK, class_colour, new_figure, write_figure
-from tpn.evaluation.protocol import draw_episodes, represent_rows
+from tpn.evaluation.protocol import represent_rows
 from tpn.images import Split
 from tpn.methods import Method
 
@@ -21,13 +21,12 @@ THUMBNAIL = 0.062
 """The width of a picture, as a share of the figure's."""
 
 
-def draw_episode(method: Method, split: Split, setting: Setting, seed: int, path: Path) -> None:
+def draw_episode(method: Method, split: Split, episode: Episode, path: Path) -> None:
     """Draw one episode: pictures placed by their features, edges by weight, propagated labels as colours.
 
     Pictures of the support have a thick frame and the name of their class; mistakes are crossed out in red.
     """
     method.eval()
-    [episode] = draw_episodes(split, setting, 1, seed)
     features = represent_rows(method, split, episode.pictures)[None]
     task = as_task([episode], features)
     with torch.no_grad():

@@ -7,7 +7,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from tpn.errors import TPNError
-from tpn.files import replacing
+from tpn.files import check_target, replacing
 
 INK, FAINT = "#22262b", "#9aa3ad"
 CLASS_COLOURS = (
@@ -45,11 +45,18 @@ def class_colour(label: int) -> str:
     return CLASS_COLOURS[label % len(CLASS_COLOURS)]
 
 
-def write_figure(figure: Figure, path: Path) -> None:
-    """Write a figure in the format that the file's ending names."""
+def check_figure(path: Path) -> str:
+    """Refuse a file that no figure can be written to. Returns its format, which its ending names."""
     kind = path.suffix.lstrip(".").lower() or "png"
-    known = figure.canvas.get_supported_filetypes()
+    known = FigureCanvasAgg.filetypes
     if kind not in known:
         raise TPNError(f"Cannot draw to {path}: the ending must be one of {', '.join(sorted(known))}.")
+    check_target(path)
+    return kind
+
+
+def write_figure(figure: Figure, path: Path) -> None:
+    """Write a figure in the format that the file's ending names."""
+    kind = check_figure(path)
     with replacing(path) as stream:
-        figure.savefig(stream, format=kind, dpi=150)
+        figure.savefig(stream, format=kind, dpi=120)
