@@ -1,5 +1,6 @@
 import csv
 import json
+import os
 import subprocess
 import sys
 import time
@@ -172,3 +173,11 @@ def test_a_run_has_a_place_of_its_own_if_none_is_named(tmp_path, monkeypatch, ca
     assert main(["train", "tpn", *tiny, "--threads", "1"]) == 0
     assert (tmp_path / "runs" / "tpn-quickdraw-2way-1shot-seed0" / "model.safetensors").is_file()
     assert "tpn evaluate runs/tpn-quickdraw-2way-1shot-seed0" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("environment", "policy"), [({}, "PASSIVE"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE")])
+def test_waiting_threads_sleep_unless_the_user_has_chosen_otherwise(environment, policy):
+    code = "import os, tpn.cli; tpn.cli.main(['--version']); print(os.environ['OMP_WAIT_POLICY'])"
+    known = {key: value for key, value in os.environ.items() if key != "OMP_WAIT_POLICY"} | environment
+    done = subprocess.run([sys.executable, "-c", code], env=known, capture_output=True, text=True, check=True)
+    assert done.stdout.split()[-1] == policy

@@ -12,16 +12,23 @@ def mean_squared_distances(
 ) -> Float[Tensor, "*episode node node"]:
     """The mean over the features of the squared differences of every two nodes.
 
-    By a matrix product, so no [node, node, feature] array is ever built. The median of the nodes is taken off first:
-    distances do not change by it, and float32 loses fewer digits (a mean would follow single nodes that are far off).
-    A node's distance to itself is exactly 0.
+    By a matrix product, so no [node, node, feature] array is ever built. The middle of the nodes is taken off first:
+    distances do not change by it, and float32 loses fewer digits. A node's distance to itself is exactly 0.
     """
-    x = x - x.detach().median(-2, keepdim=True).values
+    x = x - middle(x.detach())
     product = x @ x.mT
     square = product.diagonal(dim1=-2, dim2=-1)
     distances = (square.unsqueeze(-1) + square.unsqueeze(-2) - 2 * product).clamp_min(0)
     distances = (distances + distances.mT) / (2 * x.shape[-1])
     return distances.masked_fill(torch.eye(x.shape[-2], dtype=torch.bool, device=x.device), 0)
+
+
+def middle(x: Float[Tensor, "*episode node feature"]) -> Float[Tensor, "*episode 1 feature"]:
+    """A mean in which nodes count the less the farther they lie off: single ones that are far off do not move it."""
+    square = x.square().sum(-1, keepdim=True)
+    weight = 1 / (square + square.median(-2, keepdim=True).values + torch.finfo(x.dtype).tiny ** 0.5)
+    centre: Tensor = (weight / weight.sum(-2, keepdim=True)).mT @ x
+    return centre
 
 
 def scale(features: Float[Tensor, "*node feature"], sigma: Float[Tensor, "*node"]) -> Float[Tensor, "*node feature"]:
