@@ -17,6 +17,12 @@ from tpn.images import Split
 from tpn.methods import Method
 
 MISTAKE = "#d21f2b"
+_NAME: dict[str, Any] = {
+    "textcoords": "offset points",
+    "ha": "center",
+    "weight": "bold",
+    "bbox": {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.85},
+}
 THUMBNAIL = 0.062
 """The width of a picture, as a share of the figure's."""
 
@@ -24,7 +30,7 @@ THUMBNAIL = 0.062
 def draw_episode(method: Method, split: Split, episode: Episode, path: Path) -> None:
     """Draw one episode: pictures placed by their features, edges by weight, propagated labels as colours.
 
-    Pictures of the support have a thick frame and the name of their class; mistakes are crossed out in red.
+    Pictures of the support have a thick frame, and the first of each class its name; mistakes are crossed out in red.
     """
     method.eval()
     features = represent_rows(method, split, episode.pictures)[None]
@@ -43,10 +49,16 @@ def draw_episode(method: Method, split: Split, episode: Episode, path: Path) -> 
     zoom = 30 / split.pictures.shape[1]
     for node in np.flatnonzero(episode.role != Role.UNLABELLED):
         image = OffsetImage(split.pictures[episode.pictures[node]].squeeze(), zoom=zoom, cmap="gray_r")
-        frame = _frame(int(labels[node]), float(sure[node]), support=episode.role[node] == Role.SUPPORT)
-        axes.add_artist(AnnotationBbox(image, places[node], bboxprops=frame, pad=0.1, zorder=4))
+        support = episode.role[node] == Role.SUPPORT
+        frame = _frame(int(labels[node]), float(sure[node]), support)
+        axes.add_artist(AnnotationBbox(image, places[node], bboxprops=frame, pad=0.1, zorder=5 if support else 4))
         if labels[node] != episode.labels[node]:
             axes.plot(*places[node], "x", color=MISTAKE, ms=20, mew=2.5, zorder=6)
+    for label, class_ in enumerate(episode.classes):
+        node = np.flatnonzero((episode.role == Role.SUPPORT) & (episode.labels == label))[0]
+        axes.annotate(
+            split.classes[class_], places[node], xytext=(0, -31), zorder=7, **_NAME, color=class_colour(label)
+        )
     _title(axes, split, episode, labels)
     axes.set_xlim(places[:, 0].min() - 0.06, places[:, 0].max() + 0.06)
     axes.set_ylim(places[:, 1].min() - 0.06, places[:, 1].max() + 0.06)

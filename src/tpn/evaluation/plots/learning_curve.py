@@ -20,11 +20,11 @@ def draw_learning_curve(metrics: list[dict[str, Any]], title: str, path: Path) -
     training = 100 * _column(metrics, "train_accuracy")
     accuracy.fill_between(episodes, validation - interval, validation + interval, color="#2f6fde", alpha=0.15, lw=0)
     best = int(np.nanargmax(validation))
-    label = f"validation classes, 95 % interval (best {validation[best]:.1f} % at {episodes[best]:,.0f})"
+    label = f"validation classes (best {validation[best]:.1f} % at {episodes[best]:,.0f})"
     accuracy.plot(episodes, validation, color="#2f6fde", lw=2, label=label)
     accuracy.plot(episodes, training, color="#e07b00", lw=1.2, label="training classes")
     accuracy.plot(episodes[best], validation[best], "o", color="#2f6fde", ms=7, mec="white")
-    accuracy.set_ylabel("accuracy in %", color=INK)
+    accuracy.set_ylabel("accuracy in % (band: 95 % interval)", color=INK)
     accuracy.legend(frameon=False, fontsize=9, loc="lower right")
     loss.plot(episodes, _column(metrics, "train_loss"), color="#e07b00", lw=1.5)
     loss.set_ylabel("training loss", color=INK)
