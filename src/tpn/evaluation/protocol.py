@@ -19,7 +19,7 @@ from tpn.methods import Method
 
 BatchNorm = Literal["running", "batch"]
 
-PIXELS_AT_ONCE = 64 * 84 * 84
+PICTURES_AT_ONCE = 64
 EPISODES_AT_ONCE = 32
 
 
@@ -78,11 +78,9 @@ def represent_rows(
     method: Method, split: Split, rows: Int64[np.ndarray, "row"], advance: Callable[[int], None] = ignore
 ) -> Float[Tensor, "row *feature"]:
     """The representations of these pictures of a split, a batch at a time."""
-    height, width = split.pictures.shape[1:3]
-    size = max(1, PIXELS_AT_ONCE // (height * width))
     features: Tensor | None = None
-    for start in range(0, len(rows), size):
-        part = rows[start : start + size]
+    for start in range(0, len(rows), PICTURES_AT_ONCE):
+        part = rows[start : start + PICTURES_AT_ONCE]
         with torch.no_grad():
             represented = method.represent(split.load(part))
         if features is None:

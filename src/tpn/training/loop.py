@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from tpn.allocator import give_back_freed_memory
 from tpn.episodes import Episode, Sampler, TrainingTask, as_training_task
 from tpn.errors import TPNError
 from tpn.evaluation.protocol import draw_episodes, evaluate
@@ -102,6 +103,7 @@ def train(run: Run, config: RunConfig, images: Images, announce: Callable[[State
                     record(run, config, method, line)
                     board.write(line, state.episode)
                     save()
+                    give_back_freed_memory()
                 if state.episode >= settings.episodes or on_plateau(state, settings):
                     break
                 request.raise_if_asked()
