@@ -1,4 +1,4 @@
-"""The one exception that users catch."""
+"""The one exception that users catch, and the one warning."""
 
 
 class TPNError(Exception):
@@ -7,3 +7,7 @@ class TPNError(Exception):
     Its text is one paragraph that says what was wrong, where, and what would be right. The command line prints it on
     standard error and ends with exit code 2.
     """
+
+
+class TPNWarning(UserWarning):
+    """Something that a user should know, but that need not be mended."""

@@ -1,19 +1,58 @@
 """Where pictures come from: one module per source, and the one form that they all become (`store`)."""
 
+from pathlib import Path
+
 from tpn.errors import TPNError
+from tpn.images.cache import cache_folder, open_store
+from tpn.images.folder import OwnFolder
+from tpn.images.mini_imagenet import MiniImageNet
 from tpn.images.quickdraw import QuickDraw
-from tpn.images.store import SPLITS, Images, Split, SplitInfo
+from tpn.images.source import Source
+from tpn.images.split import SPLITS, Images, Split, SplitInfo
+from tpn.images.tiered_imagenet import TieredImageNet
 
-__all__ = ["SPLITS", "Images", "Split", "SplitInfo", "open_images"]
+__all__ = ["SPLITS", "Images", "Split", "SplitInfo", "find_source", "open_images"]
 
-LARGEST_SIZE = 256
-"""Beyond this, scaled pictures would not fit into memory."""
+LARGEST_SIZE = 1024
+"""No few-shot network takes larger pictures."""
+LARGEST_DRAWING = 256
+"""Scaled drawings are held in memory."""
+KINDS = {"mini-imagenet": MiniImageNet, "tiered-imagenet": TieredImageNet, "folder": OwnFolder}
+SOURCES = "quickdraw, mini-imagenet:PATH, tiered-imagenet:PATH or folder:PATH"
 
 
-def open_images(spec: str, image_size: int | None = None) -> Images:
-    """Open a source of pictures by its name, as `--data` takes it, with its pictures scaled to `image_size`."""
-    if image_size is not None and not 1 <= image_size <= LARGEST_SIZE:
-        raise TPNError(f"--image-size must be between 1 and {LARGEST_SIZE} pixels, not {image_size}.")
-    if spec == "quickdraw":
+def open_images(
+    spec: str,
+    image_size: int | None = None,
+    *,
+    cache: Path | None = None,
+    strict: bool = False,
+    class_seed: int = 0,
+    verify: bool = False,
+) -> Images:
+    """Open a source of pictures by its name, as `--data` takes it, with its pictures scaled to `image_size`.
+
+    Pictures of the user become a store in the `cache` folder the first time. What is wrong with them is told as
+    warnings, or refused if `strict`. `class_seed` decides which classes of a folder without splits are for what, and
+    `verify` compares a store that is already there with its checksums.
+    """
+    source = find_source(spec, class_seed)
+    largest = LARGEST_DRAWING if source is None else LARGEST_SIZE
+    if image_size is not None and not 1 <= image_size <= largest:
+        raise TPNError(f"--image-size must be between 1 and {largest} pixels, not {image_size}.")
+    if source is None:
         return QuickDraw(image_size)
-    raise TPNError(f"Unknown data {spec!r}: the source that can be opened is quickdraw, which ships with the package.")
+    return open_store(source, image_size or source.image_size, cache_folder(cache), strict, verify)
+
+
+def find_source(spec: str, class_seed: int = 0) -> Source | None:
+    """The source of a user's pictures that `--data` names; none for the drawings that come with the package."""
+    kind, _, path = spec.partition(":")
+    if spec == "quickdraw":
+        return None
+    if kind not in KINDS:
+        raise TPNError(f"Unknown data {spec!r}: write {SOURCES}.")
+    if not path:
+        raise TPNError(f"Say where the pictures lie: {kind}:PATH.")
+    place = Path(path).expanduser().resolve()
+    return OwnFolder(place, class_seed) if kind == "folder" else KINDS[kind](place)

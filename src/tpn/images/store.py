@@ -1,72 +1,80 @@
-"""What every source of pictures becomes: one uint8 array per split, grouped by class."""
+"""A store on the disk: a memory-mapped array per split, and a manifest that says what is in it."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from dataclasses import dataclass
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-import torch
-import torch.nn.functional as F
-from jaxtyping import Float, Int64, UInt8
-from torch import Tensor
 
-SPLITS = ("train", "val", "test")
+from tpn.errors import TPNError
+from tpn.files import read_json
+from tpn.images.building import checksum
+from tpn.images.source import Source
+from tpn.images.split import Images, Split, SplitInfo
+from tpn.images.workers import CHANNELS
 
-
-@dataclass(frozen=True)
-class Split:
-    """The pictures of some classes: those of class c are the rows starts[c] to starts[c + 1]."""
-
-    name: str
-    pictures: UInt8[np.ndarray, "picture height width channel"]
-    classes: tuple[str, ...]
-    starts: Int64[np.ndarray, "bounds"]
-
-    @property
-    def counts(self) -> Int64[np.ndarray, "class"]:
-        """How many pictures each class has."""
-        return np.diff(self.starts)
-
-    def load(self, rows: Int64[np.ndarray, "row"]) -> Float[Tensor, "row channel height width"]:
-        """The pictures of these rows as values of 0 to 1, in channels-last memory."""
-        return torch.from_numpy(self.pictures[rows]).permute(0, 3, 1, 2).to(torch.float32).div_(255)
+FORMAT = 1
+MANIFEST = "manifest.json"
 
 
-@dataclass(frozen=True)
-class SplitInfo:
-    """How much there is in a split."""
+class Store(Images):
+    """A store that has been built: its arrays are mapped into memory, and read as they are looked at."""
 
-    classes: int
-    images: int
+    channels = CHANNELS
 
+    def __init__(self, source: Source, folder: Path) -> None:
+        self.source, self.folder = source, folder
+        self.spec, self.labelled_share = source.spec, source.labelled_share
+        try:
+            self._read_manifest(read_json(folder / MANIFEST))
+        except (KeyError, TypeError, ValueError, AttributeError) as failure:
+            raise TPNError(f"{folder / MANIFEST} is damaged: {failure}.") from failure
+        self._opened: dict[str, Split] = {}
 
-class Images(ABC):
-    """An opened source of pictures."""
+    def _read_manifest(self, manifest: dict[str, Any]) -> None:
+        if manifest["format"] != FORMAT:
+            raise ValueError(f"its format is {manifest['format']}")
+        self.layout, self.image_size = str(manifest["layout"]), int(manifest["image_size"])
+        self.mean, self.std = tuple(map(float, manifest["mean"])), tuple(map(float, manifest["std"]))
+        self.problems, self.remarks = list(manifest["problems"]), list(manifest["remarks"])
+        self._classes = {
+            split: {str(name): int(count) for name, count in facts["classes"].items()}
+            for split, facts in manifest["splits"].items()
+        }
+        self._checksums = {split: str(facts["sha256"]) for split, facts in manifest["splits"].items()}
+        contents = json.dumps([self._classes, self._checksums], sort_keys=True)
+        self.digest = hashlib.sha256(contents.encode()).hexdigest()[:16]
 
-    spec: str
-    image_size: int
-    channels: int
-
-    @abstractmethod
     def info(self) -> dict[str, SplitInfo]:
-        """Split -> how many classes and pictures it has."""
+        return {
+            split: SplitInfo(len(classes), sum(classes.values()), self.source.categories(list(classes)))
+            for split, classes in self._classes.items()
+        }
 
-    @abstractmethod
     def split(self, name: str) -> Split:
-        """The pictures of one split: train, val or test."""
+        if name not in self._classes:
+            raise TPNError(f"{self.spec} has no {name} split; it has {', '.join(self._classes)}.")
+        if name not in self._opened:
+            classes = self._classes[name]
+            starts = np.cumsum([0, *classes.values()]).astype(np.int64)
+            self._opened[name] = Split(name, self._map(name), tuple(classes), starts, self.labelled_share)
+        return self._opened[name]
 
+    def _map(self, name: str) -> np.ndarray:
+        path = self.folder / f"{name}.npy"
+        expected = (sum(self._classes[name].values()), self.image_size, self.image_size, CHANNELS)
+        try:
+            pictures = np.load(path, mmap_mode="r", allow_pickle=False)
+            if pictures.shape != expected or pictures.dtype != np.uint8:
+                raise ValueError(f"it holds {pictures.shape} instead of {expected}")
+        except (OSError, ValueError, EOFError) as failure:
+            raise TPNError(f"{path} is damaged: {failure}. Build it anew with tpn data prepare.") from failure
+        return np.asarray(pictures)
 
-def resize(
-    pictures: UInt8[np.ndarray, "picture height width channel"], size: int
-) -> UInt8[np.ndarray, "picture size size channel"]:
-    """Scale pictures to size x size with antialiasing, a few at a time."""
-    resized = np.empty((len(pictures), size, size, pictures.shape[3]), np.uint8)
-    for part in _parts(len(pictures), 1024):
-        values = torch.from_numpy(pictures[part]).permute(0, 3, 1, 2).float()
-        values = F.interpolate(values, (size, size), mode="bilinear", antialias=True, align_corners=False)
-        resized[part] = values.round_().clamp_(0, 255).byte().permute(0, 2, 3, 1).numpy()
-    return resized
-
-
-def _parts(total: int, size: int) -> Iterable[slice]:
-    return (slice(start, min(start + size, total)) for start in range(0, total, size))
+    def check(self, sums: bool = False) -> None:
+        """Refuse a store whose arrays cannot be opened or, with `sums`, are not what they were when it was built."""
+        for name, expected in self._checksums.items():
+            self.split(name)
+            if sums and checksum(self.folder / f"{name}.npy") != expected:
+                raise TPNError(f"{self.folder / name}.npy is damaged: its checksum is wrong.")

@@ -10,19 +10,22 @@ from importlib.resources import files
 
 import numpy as np
 
-from tpn.images.store import Images, Split, SplitInfo, resize
+from tpn.images.split import Images, Split, SplitInfo, resize
 
 SIZE = 28
 DRAWINGS_PER_CLASS = 100
+MEAN, STD = (0.153821,), (0.314416,)
 
 
 class QuickDraw(Images):
     """The drawings that come with the package, at their own size or scaled to another."""
 
     channels = 1
+    mean, std = MEAN, STD
 
     def __init__(self, image_size: int | None = None) -> None:
         self.spec = "quickdraw"
+        self.digest = "quickdraw"
         self.image_size = image_size or SIZE
         self._classes: dict[str, list[str]] = json.loads(_read("classes.json"))
         self._opened: dict[str, Split] = {}

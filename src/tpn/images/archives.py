@@ -1,0 +1,193 @@
+"""Zip and tar archives as files with names. Nothing is ever unpacked to where its name says."""
+
+import re
+import stat
+import tarfile
+import zipfile
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Any
+
+from tpn.errors import TPNError
+from tpn.images.containers import DAMAGES, LARGEST_FILE, Container, Content, Folder, printable, too_large
+from tpn.images.pickles import not_what_it_seems
+
+
+class Zip(Container):
+    """A zip archive."""
+
+    kind = "zip archive"
+
+    @cached_property
+    def _archive(self) -> zipfile.ZipFile:
+        archive: zipfile.ZipFile = _opening(self.path, zipfile.ZipFile)
+        return archive
+
+    def _list(self) -> Iterable[str]:
+        for entry in self._archive.infolist():
+            _check_name(entry.filename, self.path)
+            if stat.S_ISLNK(entry.external_attr >> 16):
+                raise _link(entry.filename, self.path)
+            if not entry.is_dir():
+                yield entry.filename
+
+    def open(self, name: str) -> IO[bytes]:
+        return self._archive.open(name)
+
+    def read(self, names: Collection[str]) -> Iterator[tuple[str, Content]]:
+        entries = [self._archive.getinfo(name) for name in names]
+        for entry in sorted(entries, key=lambda entry: entry.header_offset):
+            yield entry.filename, self._read(entry)
+
+    def _read(self, entry: zipfile.ZipInfo) -> Content:
+        if entry.file_size > LARGEST_FILE:
+            return too_large(entry.file_size)
+        try:
+            return self._archive.read(entry)
+        except Exception as failure:  # a damaged entry: zlib, lzma and zipfile all have their own errors
+            return OSError(f"damaged in the archive ({failure})")
+
+
+class Tar(Container):
+    """A tar archive, compressed or not."""
+
+    kind = "tar archive"
+
+    @cached_property
+    def _archive(self) -> tarfile.TarFile:
+        archive: tarfile.TarFile = _opening(self.path, tarfile.open)
+        return archive
+
+    @cached_property
+    def _members(self) -> dict[str, tarfile.TarInfo]:
+        members = {}
+        try:
+            for member in self._archive:
+                name = re.sub(r"^(\./)+", "", member.name)
+                _check_name(name, self.path)
+                if member.islnk() or member.issym():
+                    raise _link(name, self.path)
+                if member.isfile():
+                    members[name] = member
+                elif not member.isdir():
+                    raise TPNError(f"{self.path} is refused: its entry {printable(name)!r} is no ordinary file.")
+        except DAMAGES as failure:
+            raise TPNError(f"{self.path} is damaged: {failure}.") from failure
+        return members
+
+    def _list(self) -> Iterable[str]:
+        return self._members
+
+    def open(self, name: str) -> IO[bytes]:
+        stream = self._archive.extractfile(self._members[name])
+        assert stream is not None, "only ordinary files are listed"
+        return stream
+
+    def read(self, names: Collection[str]) -> Iterator[tuple[str, Content]]:
+        for name in sorted(names, key=lambda name: self._members[name].offset_data):
+            yield name, self._read(name)
+
+    def _read(self, name: str) -> Content:
+        size = self._members[name].size
+        if size > LARGEST_FILE:
+            return too_large(size)
+        try:
+            with self.open(name) as stream:
+                content = stream.read()
+            return content if len(content) == size else OSError("the archive ends within it")
+        except DAMAGES as failure:
+            return OSError(f"damaged in the archive ({failure})")
+
+
+class TarsOfClasses(Container):
+    """The pictures in tar archives inside another container, an archive per class: as ILSVRC-2012 comes."""
+
+    kind = "archives of classes"
+
+    def __init__(self, outer: Container, archives: dict[str, str]) -> None:
+        """`archives`: class -> the name of its archive in `outer`."""
+        super().__init__(outer.path)
+        self.outer, self.archives = outer, archives
+
+    def _list(self) -> Iterable[str]:
+        for class_, archive in self.archives.items():
+            for name, _ in self._members(class_, archive):
+                yield f"{class_}/{name}"
+
+    def fingerprint(self) -> str:
+        return self.outer.fingerprint()
+
+    def open(self, name: str) -> IO[bytes]:
+        raise TPNError(f"{self.describe(name)} cannot be opened alone.")
+
+    def read(self, names: Collection[str]) -> Iterator[tuple[str, Content]]:
+        wanted = set(names)
+        for class_, archive in self.archives.items():
+            for name, read in self._members(class_, archive):
+                if (full := f"{class_}/{name}") in wanted:
+                    yield full, read()
+
+    def _members(self, class_: str, archive: str) -> Iterator[tuple[str, Callable[[], Content]]]:
+        try:
+            with self.outer.open(archive) as stream, tarfile.open(fileobj=stream, mode="r:") as pictures:
+                for member in pictures:
+                    _check_name(member.name, self.path)
+                    if member.isfile():
+                        yield Path(member.name).name, lambda member=member: _read_member(pictures, member)  # type: ignore[misc]
+        except DAMAGES as failure:
+            where = self.outer.describe(archive)
+            raise TPNError(f"{where}, the archive of the class {class_}, is damaged: {failure}.") from failure
+
+
+def open_container(path: Path) -> Container:
+    """The folder or archive at a path."""
+    if path.is_dir():
+        return Folder(path)
+    if not path.exists():
+        raise TPNError(f"{path} does not exist.")
+    if not path.is_file():
+        raise TPNError(f"{path} is neither a file nor a folder.")
+    try:
+        with path.open("rb") as stream:
+            start = stream.read(512)
+        if reason := not_what_it_seems(start):
+            raise TPNError(f"{path} is not an archive: {reason}")
+        if zipfile.is_zipfile(path):
+            return Zip(path)
+        if tarfile.is_tarfile(path):
+            return Tar(path)
+    except OSError as failure:
+        raise TPNError(f"Cannot read {path}: {failure.strerror or failure}.") from failure
+    raise TPNError(f"{path} is neither a zip nor a tar archive, nor a folder; or it is damaged.")
+
+
+def _read_member(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Content:
+    if member.size > LARGEST_FILE:
+        return too_large(member.size)
+    stream = archive.extractfile(member)
+    content = stream.read() if stream is not None else b""
+    return content if len(content) == member.size else OSError("the archive ends within it")
+
+
+def _check_name(name: str, archive: Path) -> None:
+    """Refuse an archive with a name that leads out of it: whoever made it meant no good."""
+    parts = re.split(r"[/\\]", name)
+    if name.startswith(("/", "\\")) or ".." in parts or re.match(r"[A-Za-z]:", name) or "\0" in name:
+        raise TPNError(
+            f"{archive} is refused: its entry {printable(name)!r} leads out of the archive, as no honest one does."
+        )
+
+
+def _link(name: str, archive: Path) -> TPNError:
+    return TPNError(
+        f"{archive} is refused: its entry {printable(name)!r} is a link. Pack the pictures themselves, "
+        "or unpack the archive where you trust it and name the folder."
+    )
+
+
+def _opening(path: Path, opener: Callable[[Path], Any]) -> Any:
+    try:
+        return opener(path)
+    except DAMAGES as failure:
+        raise TPNError(f"{path} is damaged: {failure}.") from failure

@@ -1,0 +1,119 @@
+"""Pictures that come as arrays: the pixels of all in one, or the bytes of a picture file for each."""
+
+import zipfile
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import numpy as np
+
+from tpn.errors import TPNError
+from tpn.images.containers import DAMAGES, Container
+from tpn.images.pickles import as_array, read_pickle
+from tpn.images.pickles.array import PickledArray
+
+
+class PixelArray:
+    """The pixels of all pictures in one array, their keys being their places in it."""
+
+    def __init__(self, pixels: np.ndarray, name: str) -> None:
+        check_pixels(pixels.shape, pixels.dtype, name)
+        self.pixels, self.name = pixels, name
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def describe(self, key: int) -> str:
+        return f"picture {key} of {self.name}"
+
+    def read(self, keys: Collection[int]) -> Iterator[tuple[int, np.ndarray]]:
+        for key in sorted(keys):
+            yield key, np.ascontiguousarray(self.pixels[key])
+
+
+class EncodedPictures:
+    """A list with the bytes of a picture file for each picture, their keys being their places in it."""
+
+    def __init__(self, pictures: Any, name: str) -> None:
+        if not isinstance(pictures, list):
+            raise TPNError(f"{name} is damaged: it is no list of pictures.")
+        self.pictures, self.name = pictures, name
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+    def describe(self, key: int) -> str:
+        return f"picture {key} of {self.name}"
+
+    def read(self, keys: Collection[int]) -> Iterator[tuple[int, bytes | Exception]]:
+        for key in sorted(keys):
+            picture = self.pictures[key]
+            if isinstance(picture, PickledArray):
+                try:
+                    values = as_array(picture, self.describe(key))
+                    yield key, values.tobytes() if values.dtype == np.uint8 else ValueError("it is no array of bytes")
+                except TPNError as failure:
+                    yield key, failure
+            elif isinstance(picture, (bytes, memoryview)):
+                yield key, bytes(picture)
+            else:
+                yield key, ValueError("it is no array of bytes")
+
+
+class NpzPixels:
+    """The array of pixels in an .npz file, read from its beginning to its end, a picture at a time."""
+
+    def __init__(self, container: Container, name: str, member: str) -> None:
+        self.container, self.name = container, name
+        try:
+            self.archive = zipfile.ZipFile(container.open(name))
+            self.member = f"{member}.npy"
+            with self.archive.open(self.member) as stream:
+                self.shape = self._header(stream)
+        except KeyError as failure:
+            raise TPNError(f"{container.describe(name)} has no array called {member!r}.") from failure
+        except DAMAGES as failure:
+            raise TPNError(f"{container.describe(name)} is damaged: {failure}.") from failure
+
+    def _header(self, stream: Any) -> tuple[int, ...]:
+        version = np.lib.format.read_magic(stream)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, fortran, dtype = read(stream)
+        check_pixels(shape, dtype, self.container.describe(self.name))
+        if fortran:
+            raise TPNError(f"{self.container.describe(self.name)} has its pictures in Fortran's order; save it in C's.")
+        return shape
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def describe(self, key: int) -> str:
+        return f"picture {key} of {self.name}"
+
+    def read(self, keys: Collection[int]) -> Iterator[tuple[int, np.ndarray]]:
+        wanted, (_, *shape) = set(keys), self.shape
+        size = int(np.prod(shape))
+        try:
+            with self.archive.open(self.member) as stream:
+                self._header(stream)
+                for key in range(len(self)):
+                    content = stream.read(size)
+                    if len(content) < size:
+                        raise EOFError("it ends too early")
+                    if key in wanted:
+                        yield key, np.frombuffer(content, np.uint8).reshape(shape)
+        except DAMAGES as failure:
+            raise TPNError(f"{self.container.describe(self.name)} is damaged: {failure}.") from failure
+
+
+def check_pixels(shape: tuple[int, ...], dtype: Any, name: str) -> None:
+    """Refuse an array that is not one of pictures with three colours of 8 bits."""
+    if len(shape) != 4 or shape[3] != 3 or dtype != np.uint8 or 0 in shape[1:]:
+        raise TPNError(
+            f"{name} has an array of the shape {shape} and the type {dtype} where pictures were expected: "
+            "a number of them x height x width x 3, of 8 bits."
+        )
+
+
+def unpickle(container: Container, name: str) -> Any:
+    """What a pickle in a container says, plain data only."""
+    return read_pickle(container.mapped(name), container.describe(name))

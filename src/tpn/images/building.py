@@ -1,0 +1,162 @@
+"""Building the arrays of a store: every picture decoded and scaled once, whatever its source."""
+
+import hashlib
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tpn.errors import TPNError
+from tpn.files import explaining_failure
+from tpn.images.listing import NAMED, Listing, Problems, Reader
+from tpn.images.workers import CHANNELS, Picture, Target, decode_all
+from tpn.progress import progress
+
+BLOCK = 2**22
+UNREADABLE = "pictures cannot be read and are left out"
+
+
+@dataclass
+class Built:
+    """One split of a store that is being built."""
+
+    file: Path
+    classes: dict[str, int]
+    """Class -> number of pictures, in the order of the rows."""
+    sources: np.ndarray
+    """A digest of what each row was made from; 0 where that could not be read."""
+    histogram: np.ndarray = field(default_factory=lambda: np.zeros((CHANNELS, 256), np.int64))
+    """Channel -> how often each value occurs."""
+
+    @property
+    def pictures(self) -> int:
+        return sum(self.classes.values())
+
+    def statistics(self) -> tuple[list[float], list[float]]:
+        """The mean and the standard deviation of each channel, for values of 0 to 1."""
+        values = np.arange(256) / 255
+        shares = self.histogram / self.histogram.sum(1, keepdims=True)
+        means = shares @ values
+        deviations = np.sqrt(np.maximum(shares @ values**2 - means**2, 0))
+        return [round(float(mean), 6) for mean in means], [round(float(deviation), 6) for deviation in deviations]
+
+    def checksum(self) -> str:
+        """The SHA-256 of the file."""
+        return checksum(self.file)
+
+
+def build(listing: Listing, folder: Path, size: int) -> dict[str, Built]:
+    """Write an array per split into `folder`. What cannot be read is left out, and noted in the listing's problems."""
+    built: dict[str, Built] = {}
+    total = sum(len(keys) for split in listing.splits.values() for keys in split.classes.values())
+    check_space(folder, total * size * size * CHANNELS)
+    for name, split in listing.splits.items():
+        classes = {class_: len(keys) for class_, keys in split.classes.items()}
+        built[name] = Built(folder / f"{name}.npy", classes, np.zeros(sum(classes.values()), np.uint64))
+        write_header(built[name].file, built[name].pictures, size)
+    with progress("preparing pictures", total, "pictures") as advance:
+        for batch in decode_all(pictures_of(listing), {name: done.file for name, done in built.items()}, size, total):
+            for name, histogram in batch.histograms.items():
+                built[name].histogram += histogram
+            for targets, digest in batch.decoded:
+                for target in targets:
+                    built[target.split].sources[target.row] = digest
+            for failure in batch.failures:
+                listing.problems.add(UNREADABLE, failure)
+            advance(batch.pictures)
+    for name, done in built.items():
+        leave_out_gaps(done, name, listing.problems, size)
+    listing.remarks.extend(in_two_splits(built))
+    return {name: split for name, split in built.items() if split.classes}
+
+
+def pictures_of(listing: Listing) -> Iterator[Picture]:
+    """Every picture as it lies in its source, with its name and the rows that it is for."""
+    readers: dict[int, tuple[Reader, dict[Any, list[Target]]]] = {}
+    for name, split in listing.splits.items():
+        _, targets = readers.setdefault(id(split.reader), (split.reader, {}))
+        keys = (key for keys in split.classes.values() for key in keys)
+        for row, key in enumerate(keys):
+            targets.setdefault(key, []).append(Target(name, row))
+    for reader, targets in readers.values():
+        for key, content in reader.read(targets):
+            yield Picture(reader.describe(key), content, targets[key])
+
+
+def check_space(folder: Path, needed: int) -> None:
+    """Refuse to begin what cannot be finished."""
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise TPNError(
+            f"The prepared pictures need {needed / 2**30:.1f} GiB in {folder.parent}, where {free / 2**30:.1f} GiB are "
+            "free. Make room, choose a smaller --image-size, or another place with --cache."
+        )
+
+
+def write_header(path: Path, rows: int, size: int) -> None:
+    """Make an .npy file for so many pictures."""
+    header = {"descr": "|u1", "fortran_order": False, "shape": (rows, size, size, CHANNELS)}
+    with explaining_failure(path), open(path, "wb") as stream:
+        np.lib.format.write_array_header_1_0(stream, header)
+        stream.truncate(stream.tell() + rows * size * size * CHANNELS)
+
+
+def leave_out_gaps(split: Built, name: str, problems: Problems, size: int) -> None:
+    """Close the gaps that pictures left which could not be read."""
+    kept = split.sources != 0
+    if kept.all():
+        return
+    starts = np.cumsum([0, *split.classes.values()])
+    counts = {class_: int(kept[starts[i] : starts[i + 1]].sum()) for i, class_ in enumerate(split.classes)}
+    for class_ in [class_ for class_, count in counts.items() if count == 0]:
+        problems.add("classes have no picture that can be read, and are left out", f"{class_!r} ({name})")
+        del counts[class_]
+    split.classes, rows = counts, np.flatnonzero(kept)
+    if split.classes:
+        full, whole = split.file.with_suffix(".full"), split.file
+        whole.rename(full)
+        write_header(whole, len(rows), size)
+        source, target = np.load(full, mmap_mode="r"), np.load(whole, mmap_mode="r+")
+        at_once = max(1, BLOCK // (size * size * CHANNELS))
+        for start in range(0, len(rows), at_once):
+            target[start : start + at_once] = source[rows[start : start + at_once]]
+        target.flush()
+        full.unlink()
+    else:
+        split.file.unlink()
+    split.sources = split.sources[kept]
+
+
+def in_two_splits(built: dict[str, Built]) -> list[str]:
+    """A remark if the very same picture file is in two splits."""
+    remarks, names = [], list(built)
+    for index, first in enumerate(names):
+        for second in names[index + 1 :]:
+            common = np.intersect1d(built[first].sources, built[second].sources)
+            if len(common):
+                pairs = {tuple(class_of(built[name], digest) for name in (first, second)) for digest in common}
+                examples = "; ".join(f"{one} and {other}" for one, other in sorted(pairs)[:NAMED])
+                remarks.append(
+                    f"{len(common):,} pictures are both in the {first} and in the {second} split, in the classes "
+                    f"{examples}{' …' if len(pairs) > NAMED else ''}"
+                )
+    return remarks
+
+
+def class_of(split: Built, source: np.uint64) -> str:
+    """The class of the first picture that was made from this."""
+    row = np.flatnonzero(split.sources == source)[0]
+    ends = np.cumsum(list(split.classes.values()))
+    return list(split.classes)[int(np.searchsorted(ends, row, side="right"))]
+
+
+def checksum(path: Path) -> str:
+    """The SHA-256 of a file."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as stream:
+        while block := stream.read(BLOCK):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,155 @@
+"""The cache folder: stores are built once, found again, and built anew when their source has changed."""
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tpn.errors import TPNError
+from tpn.files import UNFINISHED, explaining_failure, make_folder, sync_folder, write_json
+from tpn.images.building import build
+from tpn.images.listing import Listing, tell
+from tpn.images.source import Source
+from tpn.images.store import FORMAT, MANIFEST, Store
+from tpn.images.workers import CHANNELS
+
+if sys.platform != "win32":
+    import fcntl
+
+
+def open_store(source: Source, size: int, cache: Path, strict: bool = False, verify: bool = False) -> Store:
+    """The store of a source with pictures of this size, built now if it has not been, or its source has changed.
+
+    What is wrong with the source is told as warnings or, if `strict`, refused. `verify` compares a store that was built
+    before with its checksums, and builds it anew if they are wrong.
+    """
+    store = find_store(source, size, cache, verify)
+    if store is None:
+        if not source.path.exists():
+            raise TPNError(f"{source.path} does not exist.")
+        store = _build_alone(source, size, cache, strict)
+    if strict and store.problems:
+        raise refusal(source, store.problems)
+    return store
+
+
+def cache_folder(cache: Path | None) -> Path:
+    """Where stores are kept: as given, or as TPN_CACHE says, or where caches are on this system."""
+    if cache is not None:
+        return cache.expanduser().absolute()
+    if named := os.environ.get("TPN_CACHE"):
+        return Path(named).expanduser().absolute()
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base, "tpn").absolute()
+
+
+def find_store(source: Source, size: int, cache: Path, verify: bool = False) -> Store | None:
+    """The store of a source as it is now, if it has been built. If the source is gone, the one that was built of it."""
+    if source.path.exists():
+        candidates = [_folder(source, size, cache)]
+    else:
+        candidates = sorted(cache.glob(f"{_name(source, size)}-*"))
+    for folder in candidates:
+        if (folder / MANIFEST).is_file():
+            try:
+                store = Store(source, folder)
+                store.check(sums=verify)
+                return store
+            except TPNError:  # damaged: it will be built anew
+                continue
+    return None
+
+
+def refusal(source: Source, problems: list[str]) -> TPNError:
+    """Why a source is refused by those who are strict."""
+    return TPNError(f"{source.spec} is refused, as --strict asks: {'. '.join(problems)}.")
+
+
+def _name(source: Source, size: int) -> str:
+    """The name of a source's stores: readable, and different for different sources and sizes."""
+    identity = json.dumps({**source.identity, "image_size": size}, sort_keys=True)
+    return f"{source.kind}-{size}-{hashlib.sha256(identity.encode('utf-8', 'surrogateescape')).hexdigest()[:12]}"
+
+
+def _folder(source: Source, size: int, cache: Path) -> Path:
+    return cache / f"{_name(source, size)}-{source.container.fingerprint()}"
+
+
+def _build_alone(source: Source, size: int, cache: Path, strict: bool) -> Store:
+    """Build a store, or wait for another process that does."""
+    make_folder(cache)
+    with _locked(cache / f".{_name(source, size)}.lock"):
+        store = find_store(source, size, cache)
+        if store is None:
+            for left in cache.glob(f".{_name(source, size)}-*{UNFINISHED}"):  # by a process that was killed
+                shutil.rmtree(left, ignore_errors=True)
+            _build(source, size, cache, strict)
+            store = find_store(source, size, cache)
+    if store is None:
+        raise TPNError(f"{source.spec} changed while it was being read. Run the command again when it is complete.")
+    return store
+
+
+def _build(source: Source, size: int, cache: Path, strict: bool) -> None:
+    """Build a store beside its place, and put it there when it is complete."""
+    final = _folder(source, size, cache)
+    listing = source.listing()
+    if strict and listing.problems.sentences:
+        raise refusal(source, listing.problems.sentences)
+    part = final.with_name(f".{final.name}-{os.getpid()}{UNFINISHED}")
+    make_folder(part)
+    try:
+        with explaining_failure(final):
+            _fill(part, source, listing, size)
+            if strict and listing.problems.sentences:
+                raise refusal(source, listing.problems.sentences)
+            for old in cache.glob(f"{_name(source, size)}-*"):  # damaged, or of the source as it was
+                shutil.rmtree(old, ignore_errors=True)
+            os.rename(part, final)
+            sync_folder(cache)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    tell([*listing.problems.sentences, *listing.remarks], source.spec)
+
+
+def _fill(folder: Path, source: Source, listing: Listing, size: int) -> None:
+    built = build(listing, folder, size)
+    if not built:
+        raise TPNError(f"{source.spec} has no picture that can be read. {'. '.join(listing.problems.sentences)}.")
+    mean, std = built.get("train", next(iter(built.values()))).statistics()
+    manifest = {
+        "format": FORMAT,
+        "source": source.identity,
+        "layout": listing.layout,
+        "image_size": size,
+        "channels": CHANNELS,
+        "mean": mean,
+        "std": std,
+        "splits": {name: {"sha256": split.checksum(), "classes": split.classes} for name, split in built.items()},
+        "problems": listing.problems.sentences,
+        "remarks": listing.remarks,
+    }
+    write_json(folder / MANIFEST, manifest)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a lock file, waiting for whoever holds it now. Without locks, the last one to finish wins: all are alike."""
+    if sys.platform == "win32":
+        yield
+        return
+    with explaining_failure(path):
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("Waiting for another process that prepares the same pictures …", file=sys.stderr, flush=True)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

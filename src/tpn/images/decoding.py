@@ -1,0 +1,95 @@
+"""From the bytes of a picture file to an array of a fixed size."""
+
+import io
+import warnings
+from functools import cache
+from typing import Any
+
+import numpy as np
+from jaxtyping import UInt8
+from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError
+
+MOST_PIXELS = 89_478_485
+"""Pictures with more pixels are taken for decompression bombs (this is Pillow's own limit)."""
+NOT_DECODED = {"EPS", "WMF", "BUFR", "GRIB", "HDF5", "FITS", "MPEG"}
+"""Formats that Pillow hands to other programs, or only recognises."""
+NOT_BY_NAME = {".pdf", ".ps", ".eps", ".wmf", ".emf", ".hdf", ".h5", ".grib", ".bufr", ".mpg", ".mpeg", ".fit", ".fits"}
+
+Pixels = UInt8[np.ndarray, "size size 3"]
+
+
+class NotAPicture(Exception):
+    """These bytes are no picture that can be read; why is the message."""
+
+
+def decode(content: bytes, size: int) -> Pixels:
+    """The picture as people see it: upright, over white where it is transparent, in colour, scaled to size x size."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow warns of oddities that do not matter, or that fail below
+            with Image.open(io.BytesIO(content), formats=formats()) as image:
+                if image.width * image.height > MOST_PIXELS:
+                    raise NotAPicture(
+                        f"it says it has {image.width}x{image.height} pixels, more than any picture should"
+                    )
+                image.draft(None, (2 * size, 2 * size))  # JPEG can leave out detail that scaling would remove anyway
+                upright = ImageOps.exif_transpose(image)
+                return scale(np.asarray(in_colour(upright)), size)
+    except NotAPicture:
+        raise
+    except Exception as failure:  # Pillow's readers raise whatever they stumble over
+        raise NotAPicture(f"it cannot be read as a picture ({_reason(failure)})") from failure
+
+
+def scale(pixels: UInt8[np.ndarray, "height width 3"], size: int) -> Pixels:
+    """The whole picture at size x size, with antialiasing; one that has this size already stays as it is."""
+    if pixels.shape[:2] == (size, size):
+        return pixels
+    resized = Image.fromarray(pixels).resize((size, size), Image.Resampling.BILINEAR)
+    return np.asarray(resized)
+
+
+def in_colour(image: Image.Image) -> Image.Image:
+    """Any kind of picture as red, green and blue of 8 bits."""
+    if image.mode in ("I", "F") or image.mode.startswith("I;"):
+        return Image.fromarray(_to_8_bits(image)).convert("RGB")
+    if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
+        layer = image.convert("RGBA")
+        paper = Image.new("RGBA", layer.size, "white")
+        return Image.alpha_composite(paper, layer).convert("RGB")
+    return image.convert("RGB")
+
+
+def _to_8_bits(image: Image.Image) -> UInt8[np.ndarray, "height width"]:
+    """Grey values of 16 or 32 bits or floats, scaled to 8 bits."""
+    values: Any = np.asarray(image, np.float32)
+    if not np.isfinite(values).all():
+        raise NotAPicture("it has values that are not finite")
+    if image.mode == "F":
+        full = 1.0 if values.max(initial=0) <= 1 else 255.0
+    else:
+        full = 65535.0 if values.max(initial=0) <= 65535 else float(2**32 - 1)
+    eight: np.ndarray = np.clip(np.rint(values * (255 / full)), 0, 255).astype(np.uint8)
+    return eight
+
+
+@cache
+def formats() -> tuple[str, ...]:
+    """The formats that are read."""
+    Image.init()
+    ImageFile.LOAD_TRUNCATED_IMAGES = False
+    return tuple(sorted(set(Image.OPEN) - NOT_DECODED))
+
+
+@cache
+def picture_suffixes() -> frozenset[str]:
+    """The endings of file names that picture files have."""
+    readable = set(formats())
+    return frozenset(suffix for suffix, name in Image.registered_extensions().items() if name in readable) - NOT_BY_NAME
+
+
+def _reason(failure: Exception) -> str:
+    if isinstance(failure, UnidentifiedImageError):
+        return "its format is not known"
+    text = " ".join(str(failure).split())
+    return text[:120] or type(failure).__name__

@@ -1,0 +1,148 @@
+"""A user's own folder of pictures."""
+
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tpn.errors import TPNError
+from tpn.images.containers import printable
+from tpn.images.layouts import SPLIT_FOLDERS, is_picture, of_pictures, read_rows
+from tpn.images.listing import Listing, SplitListing
+from tpn.images.source import Source
+from tpn.images.split import SPLITS
+
+VALIDATION_SHARE, TEST_SHARE = 0.16, 0.20
+LISTS = ("splits.json", "splits.csv")
+
+
+class OwnFolder(Source):
+    """`PATH/{train,val,test}/CLASS/*`, or `PATH/CLASS/*`; it may be an archive with such folders.
+
+    Class folders side by side are divided: as a `splits.json` (split -> classes) or `splits.csv` (columns class and
+    split) in the folder says, otherwise 64/16/20 per cent by chance, decided by `class_seed`.
+    """
+
+    kind = "folder"
+
+    def __init__(self, path: Path, class_seed: int = 0) -> None:
+        super().__init__(path)
+        if not 0 <= class_seed < 2**63:
+            raise TPNError(f"--class-seed must be at least 0 and below 2^63, not {class_seed}.")
+        self.class_seed = class_seed
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return {**super().identity, "class_seed": self.class_seed}
+
+    @cached_property
+    def base(self) -> str:
+        """The one folder that everything is in, as archives often have it, or nothing."""
+        return wrapping_folder(self.container.names)
+
+    def listing(self) -> Listing:
+        names, listing = self.container.names, Listing(self.container.kind, {})
+        for failure in self.container.unreadable:
+            listing.problems.add("folders may not be read", printable(failure))
+        for name in self.container.empty_folders:
+            listing.problems.add("folders are empty", printable(name))
+        folders: dict[str, list[str]] = {}
+        for name in names:
+            folder, inside, _ = name.removeprefix(self.base).partition("/")
+            if inside:
+                folders.setdefault(folder, []).append(name)
+            elif folder not in LISTS:
+                listing.problems.add("files are in no class folder", printable(name))
+        if "train" in map(str.lower, folders) and all(folder.lower() in SPLIT_FOLDERS for folder in folders):
+            self._take_split_folders(listing, folders)
+        else:
+            self._divide(listing, of_pictures(folders, listing.problems))
+        return listing.tidy(self.spec)
+
+    def _take_split_folders(self, listing: Listing, folders: dict[str, list[str]]) -> None:
+        listing.layout += " with folders of splits and classes"
+        for folder, names in folders.items():
+            classes: dict[str, list[str]] = {}
+            for name in names:
+                class_, inside, _ = name.removeprefix(f"{self.base}{folder}/").partition("/")
+                if inside:
+                    classes.setdefault(class_, []).append(name)
+                else:
+                    listing.problems.add("files are in no class folder", printable(name))
+            split = SPLIT_FOLDERS[folder.lower()]
+            if split in listing.splits:
+                raise TPNError(f"{self.path} has two folders for the {split} split.")
+            listing.splits[split] = SplitListing(self.container, of_pictures(classes, listing.problems))
+
+    def _divide(self, listing: Listing, classes: dict[str, list[str]]) -> None:
+        """Give each class to a split."""
+        list_ = next((name for name in LISTS if f"{self.base}{name}" in self.container.names), None)
+        if list_ is None:
+            listing.layout += " of classes, divided by chance"
+            chosen = divide(sorted(class_ for class_, names in classes.items() if names), self.class_seed)
+        else:
+            listing.layout += f" of classes, divided by {list_}"
+            chosen = self._read_list(list_)
+            for class_ in sorted(set(classes) - {class_ for named in chosen.values() for class_ in named}):
+                listing.problems.add("classes are in no split and are left out", repr(class_))
+        for split, named in chosen.items():
+            for class_ in sorted(set(named) - set(classes)):
+                listing.problems.add(f"classes of {list_} have no folder", repr(class_))
+            found = {class_: classes[class_] for class_ in named if class_ in classes}
+            listing.splits[split] = SplitListing(self.container, found)
+
+    def _read_list(self, list_: str) -> dict[str, list[str]]:
+        """Split -> classes, as a file in the folder says."""
+        name, where = f"{self.base}{list_}", self.path / list_
+        splits: dict[str, list[str]] = {split: [] for split in SPLITS}
+        if list_.endswith(".csv"):
+            rows = read_rows(self.container, name, ("class", "split"))
+        else:
+            rows = _rows_of_json(self.container.read_text(name), where)
+        home: dict[str, str] = {}
+        for class_, split in rows:
+            if split.lower() not in SPLIT_FOLDERS:
+                raise TPNError(
+                    f"{where} puts {class_!r} into the split {split!r}, which is none of {', '.join(SPLITS)}."
+                )
+            if class_ in home:
+                raise TPNError(f"{where} names the class {class_!r} twice, in {home[class_]} and in {split}.")
+            home[class_] = split
+            splits[SPLIT_FOLDERS[split.lower()]].append(class_)
+        return splits
+
+
+def _rows_of_json(text: str, where: Path) -> list[tuple[str, str]]:
+    """Class and split for each entry of {"train": [...], "val": [...], "test": [...]}."""
+    try:
+        content = json.loads(text)
+        if not all(isinstance(class_, str) for classes in content.values() for class_ in classes):
+            raise TypeError("a class is no string")
+        return [(class_, split) for split, classes in content.items() for class_ in classes]
+    except (ValueError, AttributeError, TypeError, RecursionError) as failure:
+        raise TPNError(f"{where} must be an object with a list of class names for each split ({failure}).") from failure
+
+
+def wrapping_folder(names: list[str]) -> str:
+    """The path of the one folder that all files are in, if it holds folders and no pictures; "" if there is none."""
+    base = ""
+    while True:
+        tops = {name.removeprefix(base).partition("/")[0] for name in names if "/" in name.removeprefix(base)}
+        loose = [name for name in names if "/" not in name.removeprefix(base)]
+        if len(tops) != 1 or loose or next(iter(tops)).lower() in SPLIT_FOLDERS:
+            return base
+        inner = f"{base}{next(iter(tops))}/"
+        if any(is_picture(name) for name in names if "/" not in name.removeprefix(inner)):
+            return base
+        base = inner
+
+
+def divide(classes: list[str], seed: int) -> dict[str, list[str]]:
+    """64 per cent of the classes for training, 16 for validation and 20 for testing, by chance."""
+    order = np.random.default_rng(seed).permutation(len(classes))
+    test = max(round(TEST_SHARE * len(classes)), 1 if len(classes) >= 3 else 0)
+    validation = max(round(VALIDATION_SHARE * len(classes)), 1 if len(classes) >= 3 else 0)
+    parts = {"test": order[:test], "val": order[test : test + validation], "train": order[test + validation :]}
+    return {split: sorted(classes[index] for index in parts[split]) for split in SPLITS}

@@ -1,0 +1,158 @@
+"""miniImageNet in every form that it is passed on in: 100 classes of 600 photographs of 84x84 pixels.
+
+`ravi.csv` holds the lists of Ravi and Larochelle ("Optimization as a Model for Few-Shot Learning", ICLR 2017), by which
+it can be cut from ILSVRC-2012: for each class a split, and the ranks of its 600 pictures among the class's files sorted
+by name, as the bits of a base64 number (the first bit stands for rank 1).
+"""
+
+import base64
+import csv
+from importlib.resources import files
+from pathlib import PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from tpn.errors import TPNError
+from tpn.images.arrays import PixelArray, unpickle
+from tpn.images.layouts import ilsvrc, listed_in_csv, shallowest, split_folders
+from tpn.images.listing import Listing, SplitListing
+from tpn.images.pickles import as_array, with_text_keys
+from tpn.images.source import Source
+from tpn.images.split import SPLITS
+
+CLASSES = {"train": 64, "val": 16, "test": 20}
+PICTURES = 600
+CATEGORY_SPLIT = {
+    "train": ("miniImageNet_category_split_train_phase_train.pickle", "miniImageNet_category_split_train.pickle"),
+    "val": ("miniImageNet_category_split_val.pickle",),
+    "test": ("miniImageNet_category_split_test.pickle",),
+}
+
+
+class MiniImageNet(Source):
+    """Recognises the form by itself, and checks that it is whole."""
+
+    kind = "mini-imagenet"
+    labelled_share = 0.4
+
+    def listing(self) -> Listing:
+        listing = (
+            self._cache_pickles()
+            or self._category_pickles()
+            or listed_in_csv(self.container, self.container.kind)
+            or split_folders(self.container, self.container.kind)
+            or self._from_ilsvrc()
+        )
+        if listing is None:
+            raise self.not_recognised(
+                "train.csv, val.csv and test.csv with a folder of pictures; folders train, val and test with a folder "
+                "for each class; mini-imagenet-cache-{train,val,test}.pkl; miniImageNet_category_split_*.pickle; or "
+                "the training pictures of ILSVRC-2012"
+            )
+        listing = listing.tidy(self.spec)
+        listing.remarks.extend(incompleteness(listing))
+        return listing
+
+    def _cache_pickles(self) -> Listing | None:
+        """`image_data`, all pixels, and `class_dict`, class -> places."""
+        names = {split: shallowest(self.container.names, f"mini-imagenet-cache-{split}.pkl") for split in SPLITS}
+        if not any(names.values()):
+            return None
+        listing = Listing(f"{self.container.kind} with cache pickles", {})
+        for split, name in self._all_there(names).items():
+            content = with_text_keys(unpickle(self.container, name), name)
+            pixels = PixelArray(as_array(_get(content, "image_data", name), name), name)
+            classes = with_text_keys(_get(content, "class_dict", name), name)
+            places = {class_: as_array(keys, f"{name}, class {class_!r}") for class_, keys in classes.items()}
+            listing.splits[split] = SplitListing(pixels, {c: _places(keys, pixels, c) for c, keys in places.items()})
+        return listing
+
+    def _category_pickles(self) -> Listing | None:
+        """`data`, all pixels, `labels`, a number for each picture, and `catname2label`, class -> number."""
+        found = {split: [shallowest(self.container.names, name) for name in CATEGORY_SPLIT[split]] for split in SPLITS}
+        names = {split: next(filter(None, candidates), None) for split, candidates in found.items()}
+        if not any(names.values()):
+            return None
+        listing = Listing(f"{self.container.kind} with category-split pickles", {})
+        for split, name in self._all_there(names).items():
+            content = with_text_keys(unpickle(self.container, name), name)
+            pixels = PixelArray(as_array(_get(content, "data", name), name), name)
+            labels = as_array(_get(content, "labels", name), name)
+            if labels.shape != (len(pixels),):
+                raise TPNError(f"{name} is damaged: it has {len(pixels)} pictures and {labels.size} labels.")
+            numbers = with_text_keys(content.get("catname2label", {}), name)
+            class_of = {number: class_ for class_, number in numbers.items()}
+            listing.splits[split] = SplitListing(
+                pixels,
+                {
+                    str(class_of.get(int(label), f"class {int(label):03}")): np.flatnonzero(labels == label).tolist()
+                    for label in np.unique(labels)
+                },
+            )
+        return listing
+
+    def _from_ilsvrc(self) -> Listing | None:
+        """Cut from the training pictures of ILSVRC-2012 by the lists of Ravi and Larochelle."""
+        lists = read_lists()
+        listing = Listing(f"cut from ILSVRC-2012 in a {self.container.kind}", {})
+        wanted = [class_ for classes in lists.values() for class_ in classes]
+        reader, names = ilsvrc(self.container, wanted, listing.problems)
+        if not names:
+            return None
+        for split, classes in lists.items():
+            chosen: dict[str, list[str]] = {}
+            for class_, ranks in classes.items():
+                if class_ in names:
+                    there = [rank for rank in ranks if rank <= len(names[class_])]
+                    chosen[class_] = [names[class_][rank - 1] for rank in there]
+                    if len(there) < len(ranks):
+                        missing = len(ranks) - len(there)
+                        example = f"{class_} has {len(names[class_])} files"
+                        listing.problems.add("pictures of the benchmark are missing", example, missing)
+            listing.splits[split] = SplitListing(reader, dict(chosen))
+        return listing
+
+    def _all_there(self, names: dict[str, str | None]) -> dict[str, str]:
+        for split, name in names.items():
+            if name is None:
+                there = PurePosixPath(next(filter(None, names.values()), "")).name
+                raise TPNError(
+                    f"{self.path} has {there}, but no such file for the {split} split. All three are needed."
+                )
+        return {split: name for split, name in names.items() if name is not None}
+
+
+def incompleteness(listing: Listing) -> list[str]:
+    """A remark if this is not the whole benchmark."""
+    found = {split: listing.splits[split].classes if split in listing.splits else {} for split in SPLITS}
+    counts = {split: len(classes) for split, classes in found.items()}
+    odd = [keys for classes in found.values() for keys in classes.values() if len(keys) != PICTURES]
+    if counts == CLASSES and not odd:
+        return []
+    classes = "/".join(str(counts[split]) for split in SPLITS)
+    return [
+        f"this is not the whole of miniImageNet, which has 64/16/20 classes of {PICTURES} pictures: it has {classes} "
+        f"classes, {len(odd)} of them with another number of pictures. Results are not comparable with published ones"
+    ]
+
+
+def read_lists() -> dict[str, dict[str, list[int]]]:
+    """Split -> class -> the ranks of its pictures among the class's files, from 1."""
+    lists: dict[str, dict[str, list[int]]] = {split: {} for split in SPLITS}
+    for row in csv.DictReader(files(__name__).joinpath("ravi.csv").read_text(encoding="utf-8").splitlines()):
+        bits = np.unpackbits(np.frombuffer(base64.b64decode(row["ranks"]), np.uint8))
+        lists[row["split"]][row["class"]] = [int(bit) + 1 for bit in np.flatnonzero(bits)]
+    return lists
+
+
+def _get(content: dict[str, Any], key: str, name: str) -> Any:
+    if key not in content:
+        raise TPNError(f"{name} has no {key!r}; it has {', '.join(sorted(content)[:8]) or 'nothing'}.")
+    return content[key]
+
+
+def _places(keys: np.ndarray, pixels: PixelArray, class_: str) -> list[int]:
+    if keys.ndim != 1 or (keys.size and (keys.dtype.kind not in "iu" or keys.min() < 0 or keys.max() >= len(pixels))):
+        raise TPNError(f"{pixels.name} is damaged: the class {class_!r} has pictures that are not there.")
+    return sorted(set(keys.tolist()))

@@ -1,0 +1,61 @@
+"""What is common to all places that a user's pictures come from."""
+
+from abc import ABC, abstractmethod
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tpn.errors import TPNError
+from tpn.images.archives import open_container
+from tpn.images.containers import Container, Folder, printable
+from tpn.images.listing import Listing
+
+PARTS = {".pkl", ".pickle", ".npz", ".csv"}
+"""Files that are a part of a benchmark, the other parts being beside them."""
+
+
+class Source(ABC):
+    """Pictures of a user: where they lie, and how they are to be read."""
+
+    kind: str
+    """What --data calls it."""
+    image_size: int = 84
+    """The size that pictures are scaled to, if the user names none."""
+    labelled_share: float = 0.4
+    """The share of each training class that has labels, in semi-supervised training."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def spec(self) -> str:
+        return f"{self.kind}:{self.path}"
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """All that decides what the store holds, but the contents of the source."""
+        return {"kind": self.kind, "path": str(self.path)}
+
+    @cached_property
+    def container(self) -> Container:
+        """The folder or archive that holds the pictures."""
+        if self.path.suffix in PARTS and self.path.is_file():  # one of several files of a benchmark
+            return Folder(self.path.parent)
+        return open_container(self.path)
+
+    @abstractmethod
+    def listing(self) -> Listing:
+        """What it holds."""
+
+    def not_recognised(self, forms: str) -> TPNError:
+        """What to say of a source that comes in none of the known forms."""
+        names = self.container.names
+        example = f", such as {printable(names[0])}" if names else ""
+        return TPNError(
+            f"{self.path} holds none of the forms that {self.kind} comes in: {forms}. "
+            f"It has {len(names):,} files{example}."
+        )
+
+    def categories(self, classes: list[str]) -> int | None:
+        """How many categories these classes fall into, where classes have such."""
+        return None

@@ -1,0 +1,122 @@
+"""tieredImageNet in the forms that it is passed on in: 608 classes in 34 categories, some 780,000 photographs.
+
+The class lists beside this file (class and category, a file per split) are those of Ren et al., "Meta-Learning for
+Semi-Supervised Few-Shot Classification", ICLR 2018; `LICENSE.txt` says under which terms.
+"""
+
+import csv
+from functools import cache
+from importlib.resources import files
+from pathlib import PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from tpn.errors import TPNError
+from tpn.images.arrays import EncodedPictures, NpzPixels, unpickle
+from tpn.images.layouts import ilsvrc, shallowest, split_folders
+from tpn.images.listing import Listing, SplitListing
+from tpn.images.pickles import as_array, as_strings, with_text_keys
+from tpn.images.pickles.array import PickledArray
+from tpn.images.source import Source
+from tpn.images.split import SPLITS
+
+
+class TieredImageNet(Source):
+    """Recognises the form by itself, and checks that it is whole."""
+
+    kind = "tiered-imagenet"
+    labelled_share = 0.1
+
+    def listing(self) -> Listing:
+        listing = self._arrays() or split_folders(self.container, self.container.kind) or self._from_ilsvrc()
+        if listing is None:
+            raise self.not_recognised(
+                "{train,val,test}_images_png.pkl or _images.npz with _labels.pkl; folders train, val and test with a "
+                "folder for each class; or the training pictures of ILSVRC-2012"
+            )
+        listing = listing.tidy(self.spec)
+        listing.remarks.extend(incompleteness(listing))
+        return listing
+
+    def categories(self, classes: list[str]) -> int | None:
+        known = {class_: category for split in read_lists().values() for class_, category in split.items()}
+        found = {known[class_] for class_ in classes if class_ in known}
+        return len(found) or None
+
+    def _arrays(self) -> Listing | None:
+        """For each split the pictures, as PNG files or as pixels, and their labels."""
+        names = {
+            split: shallowest(self.container.names, f"{split}_images_png.pkl")
+            or shallowest(self.container.names, f"{split}_images.npz")
+            for split in SPLITS
+        }
+        if not any(names.values()):
+            return None
+        listing = Listing(f"{self.container.kind} with arrays", {})
+        for split, name in names.items():
+            labels_name = shallowest(self.container.names, f"{split}_labels.pkl")
+            if name is None or labels_name is None:
+                missing = f"{split}_images_png.pkl or {split}_images.npz" if name is None else f"{split}_labels.pkl"
+                raise TPNError(f"{self.path} has no {missing}. The pictures and labels of all three splits are needed.")
+            reader: Any
+            if name.endswith(".npz"):
+                reader = NpzPixels(self.container, name, "images")
+            else:
+                reader = EncodedPictures(unpickle(self.container, name), PurePosixPath(name).name)
+            labels, class_names = self._labels(labels_name)
+            if len(labels) != len(reader):
+                raise TPNError(f"{name} has {len(reader)} pictures, but {labels_name} {len(labels)} labels.")
+            classes = {class_names(int(label)): np.flatnonzero(labels == label).tolist() for label in np.unique(labels)}
+            listing.splits[split] = SplitListing(reader, classes)
+        return listing
+
+    def _labels(self, name: str) -> tuple[np.ndarray, Any]:
+        """The number of each picture's class, and what turns a number into a name."""
+        content = unpickle(self.container, name)
+        if isinstance(content, (list, PickledArray)):
+            content = {"label_specific": content}
+        content = with_text_keys(content, name)
+        key = next((key for key in ("label_specific", "labels") if key in content), None)
+        if key is None:
+            raise TPNError(f"{name} has no 'label_specific'; it has {', '.join(sorted(content)[:8]) or 'nothing'}.")
+        labels = as_array(content[key], name)
+        if labels.ndim != 1 or labels.dtype.kind not in "iu":
+            raise TPNError(f"{name} is damaged: its labels are no whole numbers.")
+        names = as_strings(content.get("label_specific_str", []), name)
+        return labels, lambda label: names[label] if 0 <= label < len(names) else f"class {label:03}"
+
+    def _from_ilsvrc(self) -> Listing | None:
+        """All training pictures of the classes in the lists."""
+        lists = read_lists()
+        listing = Listing(f"cut from ILSVRC-2012 in a {self.container.kind}", {})
+        wanted = [class_ for classes in lists.values() for class_ in classes]
+        reader, names = ilsvrc(self.container, wanted, listing.problems)
+        if not names:
+            return None
+        for split, classes in lists.items():
+            there = {class_: names[class_] for class_ in classes if class_ in names}
+            listing.splits[split] = SplitListing(reader, there)
+        return listing
+
+
+def incompleteness(listing: Listing) -> list[str]:
+    """A remark if this is not the whole benchmark."""
+    counts = [len(listing.splits[split].classes) if split in listing.splits else 0 for split in SPLITS]
+    whole = [len(classes) for classes in read_lists().values()]
+    if counts == whole:
+        return []
+    return [
+        f"this is not the whole of tieredImageNet, which has {'/'.join(map(str, whole))} classes: it has "
+        f"{'/'.join(map(str, counts))}. Results are not comparable with published ones"
+    ]
+
+
+@cache
+def read_lists() -> dict[str, dict[str, str]]:
+    """Split -> class -> category, as WordNet ids."""
+    here = files(__name__)
+    return {
+        split: dict(csv.reader(here.joinpath(f"{split}.csv").read_text(encoding="utf-8").splitlines()))
+        for split in SPLITS
+    }

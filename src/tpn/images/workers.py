@@ -1,0 +1,189 @@
+"""Decoding pictures with all processors: this process reads, the others decode, scale and write into the arrays."""
+
+import hashlib
+import multiprocessing as mp
+import os
+import signal
+import threading
+from collections.abc import Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import numpy as np
+
+from tpn.errors import TPNError
+from tpn.files import explaining_failure
+from tpn.images.decoding import NotAPicture, decode, scale
+
+CHANNELS = 3
+PICTURES_AT_ONCE = 64
+BYTES_AT_ONCE = 2**23
+FEW = 256
+"""So few pictures are decoded faster than further processes are started."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """The row of a split that a picture is for."""
+
+    split: str
+    row: int
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture as its source holds it: the bytes of a file, pixels, or why there is neither."""
+
+    name: str
+    content: bytes | np.ndarray | Exception
+    targets: list[Target]
+
+    @property
+    def size(self) -> int:
+        if isinstance(self.content, np.ndarray):
+            return self.content.nbytes
+        return len(self.content) if isinstance(self.content, bytes) else 0
+
+
+@dataclass
+class Batch:
+    """What became of some pictures."""
+
+    pictures: int
+    decoded: list[tuple[list[Target], int]] = field(default_factory=list)
+    """The rows that were written, and a digest of what was in the source."""
+    failures: list[str] = field(default_factory=list)
+    """The pictures that could not be read, and why."""
+    histograms: dict[str, np.ndarray] = field(default_factory=dict)
+    """Split -> channel -> how often each value occurs."""
+
+
+def decode_all(pictures: Iterable[Picture], files: dict[str, Path], size: int, total: int) -> Iterator[Batch]:
+    """Decode pictures into the rows of these .npy files, and yield what became of them, in any order."""
+    batches = in_batches(pictures)
+    with explaining_failure(next(iter(files.values())).parent):
+        if total <= FEW:
+            yield from (decode_batch(batch, files, size) for batch in batches)
+        else:
+            yield from _decode_in_processes(batches, files, size)
+
+
+def _decode_in_processes(batches: Iterable[list[Picture]], files: dict[str, Path], size: int) -> Iterator[Batch]:
+    count = processors()
+    context = mp.get_context("fork" if "fork" in mp.get_all_start_methods() else None)
+    pool = ProcessPoolExecutor(count, context, initializer=_prepare_worker)
+    pending: set[Future[Batch]] = set()
+    try:
+        for batch in batches:
+            if len(pending) >= 2 * count + 2:
+                done, pending = wait(pending, return_when=FIRST_COMPLETED)
+                yield from (future.result() for future in done)
+            pending.add(pool.submit(decode_batch, batch, files, size))
+        yield from (future.result() for future in pending)
+    except BrokenProcessPool as failure:
+        raise TPNError(
+            "A process that decoded pictures has died, perhaps for want of memory. Nothing half-done is kept."
+        ) from failure
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def processors() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def in_batches(pictures: Iterable[Picture]) -> Iterator[list[Picture]]:
+    """As many pictures as are worth sending to another process at once."""
+    batch: list[Picture] = []
+    size = 0
+    for picture in pictures:
+        batch.append(picture)
+        size += picture.size
+        if len(batch) >= PICTURES_AT_ONCE or size >= BYTES_AT_ONCE:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def decode_batch(batch: list[Picture], files: dict[str, Path], size: int) -> Batch:
+    """Decode pictures into their rows."""
+    result = Batch(sum(len(picture.targets) for picture in batch))
+    written: dict[str, list[np.ndarray]] = {}
+    with _Rows(files, size) as rows:
+        for picture in batch:
+            try:
+                pixels, digest = _pixels(picture, size)
+            except NotAPicture as failure:
+                result.failures.extend([f"{picture.name}: {failure}"] * len(picture.targets))
+                continue
+            for target in picture.targets:
+                rows.write(target, pixels)
+                written.setdefault(target.split, []).append(pixels)
+            result.decoded.append((picture.targets, digest))
+    for split, pictures in written.items():
+        result.histograms[split] = histogram(np.stack(pictures))
+    return result
+
+
+def histogram(pixels: np.ndarray) -> np.ndarray:
+    """Channel -> how often each value occurs."""
+    return np.stack([np.bincount(pixels[..., channel].ravel(), minlength=256) for channel in range(CHANNELS)])
+
+
+def _pixels(picture: Picture, size: int) -> tuple[np.ndarray, int]:
+    """The pixels of a picture, and a digest of its source that is never 0."""
+    content = picture.content
+    if isinstance(content, Exception):
+        raise NotAPicture(str(content))
+    raw = content.tobytes() if isinstance(content, np.ndarray) else content
+    digest = int.from_bytes(hashlib.blake2b(raw, digest_size=8).digest(), "little") or 1
+    return (scale(content, size) if isinstance(content, np.ndarray) else decode(content, size)), digest
+
+
+class _Rows:
+    """The rows of .npy files, open for writing."""
+
+    def __init__(self, files: dict[str, Path], size: int) -> None:
+        self._files, self._bytes = files, size * size * CHANNELS
+        self._open: dict[str, tuple[int, int]] = {}
+
+    def __enter__(self) -> "_Rows":
+        return self
+
+    def write(self, target: Target, pixels: np.ndarray) -> None:
+        handle, start = self._open.get(target.split) or self._opened(target.split)
+        content, place = memoryview(pixels.tobytes()), start + target.row * self._bytes
+        while content:  # a nearly full disk takes a part, and says no to the rest
+            count = os.pwrite(handle, content, place)
+            content, place = content[count:], place + count
+
+    def _opened(self, split: str) -> tuple[int, int]:
+        with open(self._files[split], "rb") as stream:
+            np.lib.format.read_magic(stream)
+            np.lib.format.read_array_header_1_0(stream)
+            start = stream.tell()
+        self._open[split] = os.open(self._files[split], os.O_WRONLY), start
+        return self._open[split]
+
+    def __exit__(self, *_: object) -> None:
+        for handle, _start in self._open.values():
+            os.close(handle)
+
+
+def _prepare_worker() -> None:
+    """Leave Ctrl-C to the main process, and end when that ends, however it does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    parent = mp.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: BaseProcess) -> None:
+    parent.join()
+    os._exit(1)
