@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from tpn.errors import TPNError
 from tpn.images import Split
+from tpn.images.parts import labelled_part
 
 
 class Role(IntEnum):
@@ -40,6 +42,11 @@ class Setting:
     """Further pictures of each class that a method sees without their labels (semi-supervised learning)."""
     distractors: int = 0
     """Further classes of which only unlabelled pictures are there."""
+    labelled_share: float | None = None
+    """The share of each training class that has labels; support and queries are drawn from it, unlabelled pictures from
+    the rest. If not given: with --unlabelled, 0.4 (0.1 on tieredImageNet); otherwise all have labels."""
+    split_seed: int = 0
+    """Which pictures have labels: names one of many such divisions of the training classes."""
 
     def __post_init__(self) -> None:
         for name, least in (("way", 2), ("shot", 1), ("query", 1), ("unlabelled", 0), ("distractors", 0)):
@@ -58,6 +65,10 @@ class Setting:
                 )
             if min(self.query_counts) < 0 or sum(self.query_counts) == 0:
                 raise TPNError("--query-counts must not be negative, and at least one of them must be above 0.")
+        if self.labelled_share is not None and not 0 < self.labelled_share <= 1:
+            raise TPNError(f"--labelled-share must be above 0 and at most 1, not {self.labelled_share}.")
+        if not 0 <= self.split_seed < 2**63:
+            raise TPNError(f"--split-seed must be at least 0 and below 2^63, not {self.split_seed}.")
         if self.query_dirichlet is not None and not 0 < self.query_dirichlet < float("inf"):
             raise TPNError(f"--query-dirichlet must be a number above 0, not {self.query_dirichlet}.")
 
@@ -152,10 +163,11 @@ class Sampler:
     """Draws episodes from a split, without replacement inside an episode; the same seed draws the same episodes."""
 
     def __init__(self, split: Split, setting: Setting, seed: int) -> None:
-        check_room(split, setting)
         if not 0 <= seed < 2**63:
             raise TPNError(f"--seed must be at least 0 and below 2^63, not {seed}.")
         self.split, self.setting = split, setting
+        self._pools = _Pools(split, setting)
+        self._pools.check_room(setting)
         self._generator = np.random.default_rng(seed)
 
     def draw(self) -> Episode:
@@ -163,7 +175,7 @@ class Sampler:
         setting, rng = self.setting, self._generator
         chosen = rng.choice(len(self.split.classes), setting.way + setting.distractors, replace=False)
         classes = chosen[: setting.way]
-        queries = self._query_counts(self.split.counts[classes])
+        queries = self._query_counts(self._pools.room(classes, setting))
         rows: dict[Role, list[np.ndarray]] = {role: [] for role in Role}
         labels: dict[Role, list[np.ndarray]] = {role: [] for role in Role}
         for index, class_ in enumerate(chosen):
@@ -173,8 +185,7 @@ class Sampler:
                 Role.QUERY: int(queries[index]) if known else 0,
                 Role.UNLABELLED: setting.unlabelled,
             }
-            start, end = self.split.starts[class_], self.split.starts[class_ + 1]
-            pictures = start + rng.choice(end - start, sum(taken.values()), replace=False)
+            pictures = self._pools.draw(int(class_), taken, rng)
             for role, part in zip(taken, np.split(pictures, np.cumsum(list(taken.values()))[:-1]), strict=True):
                 rows[role].append(part)
                 labels[role].append(np.full(len(part), index if known else -1))
@@ -188,7 +199,7 @@ class Sampler:
             classes=classes,
         )
 
-    def _query_counts(self, pictures: Int64[np.ndarray, "way"]) -> Int64[np.ndarray, "way"]:
+    def _query_counts(self, room: Int64[np.ndarray, "way"]) -> Int64[np.ndarray, "way"]:
         """How many queries each class of an episode has."""
         setting, rng = self.setting, self._generator
         if setting.query_counts is not None:
@@ -196,7 +207,6 @@ class Sampler:
         if setting.query_dirichlet is None:
             return np.full(setting.way, setting.query)
         shares = rng.dirichlet(np.full(setting.way, setting.query_dirichlet))
-        room = pictures - setting.shot - setting.unlabelled
         counts: np.ndarray = np.minimum(rng.multinomial(setting.way * setting.query, shares), room)
         while (missing := setting.way * setting.query - counts.sum()) > 0:  # a class ran out: the others take over
             open_shares = np.where(counts < room, shares + 1e-9, 0)
@@ -213,21 +223,64 @@ class Sampler:
         self._generator.bit_generator.state = state
 
 
-def check_room(split: Split, setting: Setting) -> None:
-    """Refuse a setting for which the split has too few classes, or a class too few pictures."""
-    needed = setting.way + setting.distractors
-    if needed > len(split.classes):
-        distractors = f" and {setting.distractors} distractor classes" if setting.distractors else ""
-        raise TPNError(
-            f"An episode of {setting.way} ways{distractors} needs {needed} classes, but the {split.name} split has "
-            f"{len(split.classes)}. Choose a smaller --way."
-        )
-    pictures = setting.shot + setting.most_queries + setting.unlabelled
-    smallest = int(split.counts.argmin())
-    if pictures > split.counts[smallest]:
-        unlabelled = f" + {setting.unlabelled} unlabelled" if setting.unlabelled else ""
-        raise TPNError(
-            f"An episode of {setting.shot} shots + {setting.most_queries} queries{unlabelled} needs {pictures} "
-            f"pictures of each class, but the class {split.classes[smallest]!r} of the {split.name} split has "
-            f"{split.counts[smallest]}. Choose a smaller --shot or --query."
-        )
+class _Pools:
+    """From which pictures of its class what is drawn.
+
+    In a training split with --labelled-share (or its default, with --unlabelled) every class is divided for good
+    into pictures with labels, from which support and queries come, and pictures without. Elsewhere all are one pool.
+    """
+
+    def __init__(self, split: Split, setting: Setting) -> None:
+        self.split = split
+        share = setting.labelled_share
+        if share is None and setting.unlabelled:
+            share = split.labelled_share
+        self.divided = split.name == "train" and share is not None and share < 1
+        rows = np.arange(len(split.pictures))
+        labelled = np.ones(len(rows), bool)
+        if self.divided and share is not None:
+            labelled = labelled_part(split, share, setting.split_seed)
+        self.labelled = [rows[start:end][labelled[start:end]] for start, end in pairwise(split.starts)]
+        self.unlabelled = [rows[start:end][~labelled[start:end]] for start, end in pairwise(split.starts)]
+
+    def draw(self, class_: int, taken: dict[Role, int], rng: np.random.Generator) -> Int64[np.ndarray, "picture"]:
+        """Draw so many pictures of a class for each role, one role after the other."""
+        if not self.divided:
+            return rng.choice(self.labelled[class_], sum(taken.values()), replace=False)
+        with_labels = rng.choice(self.labelled[class_], taken[Role.SUPPORT] + taken[Role.QUERY], replace=False)
+        without = rng.choice(self.unlabelled[class_], taken[Role.UNLABELLED], replace=False)
+        return np.concatenate([with_labels, without])
+
+    def room(self, classes: Int64[np.ndarray, "way"], setting: Setting) -> Int64[np.ndarray, "way"]:
+        """How many queries each of these classes could have."""
+        beside = setting.shot + (0 if self.divided else setting.unlabelled)
+        return np.array([len(self.labelled[class_]) for class_ in classes]) - beside
+
+    def check_room(self, setting: Setting) -> None:
+        """Refuse a setting for which the split has too few classes, or a class too few pictures."""
+        split, needed = self.split, setting.way + setting.distractors
+        if needed > len(split.classes):
+            distractors = f" and {setting.distractors} distractor classes" if setting.distractors else ""
+            raise TPNError(
+                f"An episode of {setting.way} ways{distractors} needs {needed} classes, but the {split.name} split has "
+                f"{len(split.classes)}. Choose a smaller --way."
+            )
+        pictures = setting.shot + setting.most_queries
+        parts = f"{setting.shot} shots + {setting.most_queries} queries"
+        if self.divided:
+            self._check(self.labelled, pictures, parts, " with labels")
+            self._check(self.unlabelled, setting.unlabelled, f"{setting.unlabelled} unlabelled", " without labels")
+        else:
+            parts += f" + {setting.unlabelled} unlabelled" if setting.unlabelled else ""
+            self._check(self.labelled, pictures + setting.unlabelled, parts, "")
+
+    def _check(self, pools: list[Int64[np.ndarray, "_"]], needed: int, parts: str, which: str) -> None:
+        counts = [len(pool) for pool in pools]
+        fewest = int(np.argmin(counts))
+        if needed > counts[fewest]:
+            divided = " Or choose another --labelled-share." if self.divided else ""
+            raise TPNError(
+                f"An episode of {parts} needs {needed} pictures of each class{which}, but the class "
+                f"{self.split.classes[fewest]!r} of the {self.split.name} split has {counts[fewest]}. Choose a "
+                f"smaller --shot, --query or --unlabelled.{divided}"
+            )

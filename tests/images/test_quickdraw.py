@@ -8,7 +8,7 @@ import torch
 
 from tpn.errors import TPNError
 from tpn.images import SPLITS, open_images
-from tpn.images.store import resize
+from tpn.images.split import resize
 
 FOLDER = files("tpn.images.quickdraw")
 
@@ -68,7 +68,7 @@ def test_scaling_down_averages_and_keeps_flat_pictures_flat():
     assert (resize(np.full((2, 28, 28, 3), 77, np.uint8), 50) == 77).all()
 
 
-@pytest.mark.parametrize("spec", ["quikdraw", "", "folder:"])
+@pytest.mark.parametrize("spec", ["quikdraw", "", "imagenet:here"])
 def test_unknown_data_is_refused(spec):
     with pytest.raises(TPNError, match="Unknown data"):
         open_images(spec)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from tpn.backbones.backbone import Backbone
 from tpn.backbones.conv4 import Conv4
+from tpn.backbones.normalisation import Normalisation
 from tpn.errors import TPNError
 
 __all__ = ["BACKBONES", "Backbone", "build_backbone", "check_backbone"]
@@ -18,7 +19,12 @@ def check_backbone(name: str) -> None:
         raise TPNError(f"Unknown backbone {name!r}: choose one of {', '.join(BACKBONES)}.")
 
 
-def build_backbone(name: str, channels: int, image_size: int) -> Backbone:
-    """A new backbone for pictures of this size."""
+def build_backbone(
+    name: str, channels: int, image_size: int, mean: tuple[float, ...] = (), std: tuple[float, ...] = ()
+) -> Backbone:
+    """A new backbone for pictures of this size, with values of this mean and standard deviation in each channel."""
     check_backbone(name)
-    return BACKBONES[name](channels, image_size)
+    backbone = BACKBONES[name](channels, image_size)
+    if mean and std:
+        backbone.normalise = Normalisation(mean, std)
+    return backbone

@@ -38,8 +38,8 @@ class Conv4(Backbone):
         self.map_shape = (filters, size, size)
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
-    def forward(
+    def maps(
         self, pictures: Float[Tensor, "picture channel height width"]
     ) -> Float[Tensor, "picture filter mapheight mapwidth"]:
-        maps: Tensor = self.blocks(pictures.contiguous(memory_format=torch.channels_last))
+        maps: Tensor = self.blocks(pictures)
         return maps

@@ -3,9 +3,11 @@
 import io
 import os
 import sys
+import warnings
 from importlib import import_module
+from typing import Any
 
-from tpn.errors import TPNError
+from tpn.errors import TPNError, TPNWarning
 
 COMMANDS = {
     "train": "train a method by episodes, or continue a training",
@@ -13,7 +15,7 @@ COMMANDS = {
     "compare": "test several on the same episodes, with paired differences",
     "plot": "draw a run's learning curve, and an episode as a graph",
     "methods": "list the few-shot methods",
-    "data": "look at the pictures: tpn data info SOURCE",
+    "data": "look at the pictures, and prepare your own: tpn data --help",
 }
 
 HELP = f"""usage: tpn COMMAND [options]
@@ -51,7 +53,10 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="replace")  # a terminal that knows no ± shows a ? instead
     share_the_processor()
     try:
-        code = run(arguments[0] if arguments else "--help", arguments[1:])
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", TPNWarning)
+            warnings.showwarning = note  # type: ignore[assignment]
+            code = run(arguments[0] if arguments else "--help", arguments[1:])
         sys.stdout.flush()
         return code
     except TPNError as error:
@@ -81,6 +86,11 @@ def run(name: str, arguments: list[str]) -> int:
         raise TPNError(f"Unknown command {name!r}: choose one of {', '.join(COMMANDS)}. See tpn --help.")
     code: int = import_module(f"tpn.cli.{name}").main(arguments)
     return code
+
+
+def note(message: Warning | str, *_: Any) -> None:
+    """Tell of something that a user should know: a line on standard error."""
+    print("Note:", " ".join(str(message).split("\n")), file=sys.stderr, flush=True)
 
 
 def refuse(why: str) -> int:

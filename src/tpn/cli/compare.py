@@ -42,7 +42,8 @@ def main(arguments: list[str]) -> int:
     use_processor(options.threads)
     names = distinct_names(options.runs)
     subjects = {
-        name: open_subject(run, options.data, options.split) for name, run in zip(names, options.runs, strict=True)
+        name: open_subject(run, options.data, options.split, options.cache)
+        for name, run in zip(names, options.runs, strict=True)
     }
     first = subjects[names[0]]
     if others := sorted({subject.data for subject in subjects.values()} - {first.data}):

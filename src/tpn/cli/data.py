@@ -1,49 +1,212 @@
-"""tpn data: look at the pictures."""
+"""tpn data: look at the pictures, and prepare them."""
 
 import json
+import time
 from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
 
 from tyro.conf import Positional
 
 from tpn.cli.parsing import Flag, parse
+from tpn.cli.session import describe_setting
+from tpn.episodes import Setting
 from tpn.errors import TPNError
-from tpn.images import open_images
+from tpn.images import SplitInfo, find_source, open_images
+from tpn.images.cache import cache_folder, find_store
+from tpn.images.quickdraw import QuickDraw
+from tpn.images.store import Store
 
-HELP = """usage: tpn data info SOURCE [--json]
+HELP = """usage: tpn data COMMAND SOURCE [options]
 
-Look at the pictures that methods are trained and tested on.
+Look at the pictures that methods are trained and tested on, and prepare them.
 
-  tpn data info SOURCE    how many classes and pictures each split has
+  tpn data info SOURCE                  how many classes and pictures each split has
+  tpn data prepare SOURCE               decode and scale all pictures once, so that training opens them at once
+  tpn data show SOURCE --out FILE.png   draw the pictures of an episode
 
-SOURCE is quickdraw, which ships with the package.
+SOURCE is one of
+  quickdraw              345 classes of drawings, which come with the package
+  mini-imagenet:PATH     miniImageNet, in any form that it is passed on in, or the ILSVRC-2012 training pictures
+  tiered-imagenet:PATH   tieredImageNet, likewise
+  folder:PATH            your own: PATH/{train,val,test}/CLASS/* or PATH/CLASS/*
+PATH is a folder, or a zip or tar archive; what it holds is recognised.
+
+`tpn data COMMAND --help` explains the options.
 """
 
 
-@dataclass(frozen=True)
-class DataInfo:
-    """Tell how many classes and pictures each split of a source has."""
+@dataclass(frozen=True, kw_only=True)
+class Prepare:
+    """Decode and scale all pictures of a source once, into a store in the cache folder.
+
+    Every command does that by itself when it needs to. A store that is already there is compared with its checksums,
+    and built anew if it is damaged or its source has changed.
+    """
 
     source: Positional[str]
-    """quickdraw, which ships with the package."""
+    """quickdraw, mini-imagenet:PATH, tiered-imagenet:PATH or folder:PATH."""
+    image_size: int | None = None
+    """Scale the pictures to so many pixels in height and width; if not given, 84 (drawings: as they are)."""
+    class_seed: int = 0
+    """Which classes of a folder without splits are for training, validation and testing."""
+    cache: Path | None = None
+    """Where prepared pictures are kept; if not given, where TPN_CACHE says, or ~/.cache/tpn."""
+    strict: Flag = False
+    """Refuse a source with anything wrong, instead of leaving out what cannot be used."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Info:
+    """Tell how many classes and pictures each split of a source has, without preparing them."""
+
+    source: Positional[str]
+    """quickdraw, mini-imagenet:PATH, tiered-imagenet:PATH or folder:PATH."""
     json: Flag = False
     """Print one JSON object instead of text."""
+    image_size: int | None = None
+    """Look for pictures that were prepared in this size; if not given, 84 (drawings: 28)."""
+    class_seed: int = 0
+    """Which classes of a folder without splits are for training, validation and testing."""
+    cache: Path | None = None
+    """Where prepared pictures are kept; if not given, where TPN_CACHE says, or ~/.cache/tpn."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Show:
+    """Draw a contact sheet of an episode: its classes, their support, their queries."""
+
+    source: Positional[str]
+    """quickdraw, mini-imagenet:PATH, tiered-imagenet:PATH or folder:PATH."""
+    out: Path
+    """The picture file to write."""
+    episode: Setting
+    split: Literal["train", "val", "test"] = "train"
+    """The classes to draw from."""
+    seed: int = 0
+    """Which episode."""
+    image_size: int | None = None
+    """Scale the pictures to so many pixels in height and width; if not given, 84 (drawings: as they are)."""
+    class_seed: int = 0
+    """Which classes of a folder without splits are for training, validation and testing."""
+    cache: Path | None = None
+    """Where prepared pictures are kept; if not given, where TPN_CACHE says, or ~/.cache/tpn."""
+    strict: Flag = False
+    """Refuse a source with anything wrong, instead of leaving out what cannot be used."""
 
 
 def main(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(HELP, end="")
         return 0
-    if arguments[0] != "info":
-        raise TPNError(f"Unknown command data {arguments[0]!r}: write tpn data info SOURCE.")
-    options = parse(DataInfo, "tpn data info", arguments[1:])
-    images = open_images(options.source)
-    splits = images.info()
+    commands = {"info": info, "prepare": prepare, "show": show}
+    if arguments[0] not in commands:
+        raise TPNError(
+            f"Unknown command data {arguments[0]!r}: choose one of {', '.join(commands)}. See tpn data --help."
+        )
+    return commands[arguments[0]](arguments[1:])
+
+
+def info(arguments: list[str]) -> int:
+    options = parse(Info, "tpn data info", arguments)
+    facts, splits = look(options)
     if options.json:
-        facts = {"source": images.spec, "image_size": images.image_size, "channels": images.channels}
-        print(json.dumps({**facts, "splits": {name: asdict(info) for name, info in splits.items()}}))
+        print(json.dumps({**facts, "splits": {name: counts(info) for name, info in splits.items()}}))
         return 0
-    print(f"{images.spec}: {images.image_size}x{images.image_size} pixels, {images.channels} channel(s)")
-    print("split  classes   images")
-    for name, info in splits.items():
-        print(f"{name:<5}  {info.classes:>7}  {info.images:>7}")
+    size = facts["image_size"]
+    print(f"{facts['source']}: {facts['layout']}, {size}x{size} pixels, {facts['channels']} channel(s)")
+    print_splits(splits)
+    for sentence in [*facts["problems"], *facts["remarks"]]:
+        print(f"  {sentence}")
+    if facts["prepared"]:
+        print(
+            f"The pictures have been prepared: {facts['store']}" if facts["store"] else "Nothing needs to be prepared."
+        )
+    else:
+        print("The pictures have not been prepared in this size: any command that needs them will do so.")
+    return 0
+
+
+def look(options: Info) -> tuple[dict[str, Any], dict[str, SplitInfo]]:
+    """What there is to say of a source, as JSON can hold it, and how much is in its splits."""
+    source = find_source(options.source, options.class_seed)
+    if source is None:
+        images = open_images(options.source, options.image_size)
+        facts = {
+            "source": images.spec,
+            "layout": "drawings that come with the package",
+            "prepared": True,
+            "store": None,
+        }
+        facts.update(image_size=images.image_size, channels=images.channels, mean=images.mean, std=images.std)
+        return {**facts, "problems": [], "remarks": []}, images.info()
+    size = options.image_size or source.image_size
+    facts = {"source": source.spec, "image_size": size, "channels": Store.channels}
+    store = find_store(source, size, cache_folder(options.cache))
+    if store is not None:
+        facts.update(layout=store.layout, prepared=True, store=str(store.folder), mean=store.mean, std=store.std)
+        return {**facts, "problems": store.problems, "remarks": store.remarks}, store.info()
+    listing = source.listing()
+    splits = {
+        name: SplitInfo(len(split.classes), sum(map(len, split.classes.values())), source.categories([*split.classes]))
+        for name, split in listing.splits.items()
+    }
+    facts.update(layout=listing.layout, prepared=False, store=None)
+    return {**facts, "problems": listing.problems.sentences, "remarks": listing.remarks}, splits
+
+
+def counts(split: SplitInfo) -> dict[str, int]:
+    """What a split has, without what its classes have not."""
+    return {name: value for name, value in asdict(split).items() if value is not None}
+
+
+def print_splits(splits: dict[str, SplitInfo]) -> None:
+    categories = any(split.categories is not None for split in splits.values())
+    print("split  classes   images" + ("  categories" if categories else ""))
+    for name, split in splits.items():
+        print(
+            f"{name:<5}  {split.classes:>7}  {split.images:>7}"
+            + (f"  {split.categories or '':>10}" if categories else "")
+        )
+
+
+def prepare(arguments: list[str]) -> int:
+    options = parse(Prepare, "tpn data prepare", arguments)
+    start = time.perf_counter()
+    images = open_images(
+        options.source,
+        options.image_size,
+        cache=options.cache,
+        strict=options.strict,
+        class_seed=options.class_seed,
+        verify=True,
+    )
+    seconds = time.perf_counter() - start
+    print_splits(images.info())
+    if isinstance(images, QuickDraw):
+        print("These drawings come with the package: nothing needs to be prepared.")
+    elif isinstance(images, Store):
+        size = sum(file.stat().st_size for file in images.folder.iterdir())
+        print(f"Ready in {images.folder} ({size / 1e9:.2f} GB, {seconds:.1f} s).")
+    return 0
+
+
+def show(arguments: list[str]) -> int:
+    from tpn.evaluation.plots import check_figure, draw_contact_sheet
+    from tpn.evaluation.protocol import draw_episodes
+
+    options = parse(Show, "tpn data show", arguments)
+    check_figure(options.out)
+    images = open_images(
+        options.source,
+        options.image_size,
+        cache=options.cache,
+        strict=options.strict,
+        class_seed=options.class_seed,
+    )
+    split = images.split(options.split)
+    [episode] = draw_episodes(split, options.episode, 1, options.seed)
+    title = f"{images.spec}, {options.split} split: {describe_setting(options.episode)}"
+    draw_contact_sheet(split, episode, title, options.out)
+    print(f"An episode is drawn in {options.out}.")
     return 0

@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
     if options.per_episode is not None:
         check_target(options.per_episode)
     use_processor(options.threads)
-    subject = open_subject(options.run, options.data, options.split)
+    subject = open_subject(options.run, options.data, options.split, options.cache)
     evaluation = test(subject, subject.draw(options), options.batch_norm, "evaluating")
     mean, transduction = evaluation.mean, subject.transduction(options.batch_norm)
     if options.per_episode is not None:

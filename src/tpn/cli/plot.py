@@ -25,6 +25,8 @@ class Plot(Generic[AnySetting]):
     """The classes of the episode."""
     seed: int = 0
     """Which episode."""
+    cache: Path | None = None
+    """Where prepared pictures are kept; if not given, where TPN_CACHE says, or ~/.cache/tpn."""
 
 
 def main(arguments: list[str]) -> int:
@@ -33,7 +35,7 @@ def main(arguments: list[str]) -> int:
     options = parse_for_runs(Plot, "tpn plot", arguments)
     folder = options.out or options.run
     metrics = Run(options.run).read_metrics()
-    subject = open_subject(options.run, None, options.split)
+    subject = open_subject(options.run, None, options.split, options.cache)
     [episode] = draw_episodes(subject.split, options.episode, 1, options.seed)
     make_folder(folder)
     curve, graph = folder / "learning-curve.png", folder / "episode.png"

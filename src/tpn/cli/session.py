@@ -1,5 +1,6 @@
 """What testing commands share: the options of a test, and opening the runs that it is about."""
 
+import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
@@ -9,7 +10,7 @@ import torch
 from tpn.allocator import keep_freed_memory
 from tpn.cli.parsing import SettingOfRun, parse
 from tpn.episodes import Episode, Setting
-from tpn.errors import TPNError
+from tpn.errors import TPNError, TPNWarning
 from tpn.evaluation.protocol import BatchNorm, Evaluation, draw_episodes, evaluate, pictures_to_represent
 from tpn.images import Split, open_images
 from tpn.methods import Method
@@ -28,7 +29,10 @@ class TestOptions(Generic[AnySetting]):
 
     episode: AnySetting
     data: str | None = None
-    """Where the pictures come from: quickdraw. If not given, where the run's came from."""
+    """Where the pictures come from: quickdraw, mini-imagenet:PATH, tiered-imagenet:PATH or folder:PATH. If not given,
+    where the run's came from."""
+    cache: Path | None = None
+    """Where prepared pictures are kept; if not given, where TPN_CACHE says, or ~/.cache/tpn."""
     split: Literal["train", "val", "test"] = "test"
     """The classes to test on."""
     episodes: int = 600
@@ -95,11 +99,18 @@ class Subject:
         return "bn" if declared == "no" and batch_norm == "batch" else declared
 
 
-def open_subject(folder: Path, data: str | None, split: str) -> Subject:
+def open_subject(folder: Path, data: str | None, split: str, cache: Path | None) -> Subject:
     """Load a trained method and open the pictures that it is to be tested on."""
     config = Run(folder).read_config()
-    data = data or config.data
-    images = open_images(data, config.image_size)
+    images = open_images(data or config.data, config.image_size, cache=cache, class_seed=config.class_seed)
+    data = images.spec
+    if data == config.data and images.digest != config.pictures:
+        warnings.warn(
+            f"The pictures of {data} have changed since {folder} was trained on them: "
+            "classes that it was trained on may now be among those that it is tested on.",
+            TPNWarning,
+            stacklevel=2,
+        )
     if images.channels != config.channels:
         raise TPNError(
             f"{folder} was trained on pictures of {config.channels} channels; those of {data} have {images.channels}."

@@ -13,7 +13,7 @@ from tpn.errors import TPNError
 from tpn.evaluation.intervals import percent
 from tpn.files import UNFINISHED, make_folder, sweep
 from tpn.images import Images, open_images
-from tpn.methods import Config, all_methods, build_method, find_method
+from tpn.methods import Config, Dimensions, all_methods, build_method, find_method
 from tpn.progress import clock
 from tpn.training.checkpoint import State
 from tpn.training.loop import Outcome, train
@@ -34,9 +34,16 @@ class Train(Generic[AnyConfig, AnySetting]):
     settings: AnyConfig
     episode: AnySetting
     data: str = "quickdraw"
-    """Where the pictures come from: quickdraw, which ships with the package."""
+    """Where the pictures come from: quickdraw (which ships with the package), mini-imagenet:PATH, tiered-imagenet:PATH
+    or folder:PATH. `tpn data --help` says more."""
     image_size: int | None = None
-    """Scale the pictures to so many pixels in height and width; if not given, as they are."""
+    """Scale the pictures to so many pixels in height and width; if not given, 84 (drawings: 28, as they are)."""
+    class_seed: int = 0
+    """Which classes of a folder without splits are for training, validation and testing."""
+    cache: Path | None = None
+    """Where prepared pictures are kept; if not given, where TPN_CACHE says, or ~/.cache/tpn."""
+    strict: Flag = False
+    """Refuse pictures with anything wrong, instead of leaving out what cannot be used."""
     seed: int = 0
     """Decides the initial weights and the episodes: the same seed gives the same run."""
     out: Path | None = None
@@ -58,15 +65,27 @@ def main(arguments: list[str]) -> int:
         raise TPNError(f"Name the method first: tpn train METHOD {' '.join(arguments)}. The methods are: {names}.")
     options = read_options(name, arguments[1:])
     use_processor(options.threads)
-    images = open_images(options.data, options.image_size)
+    if (options.image_size or 0) > 0:  # refuse what no network takes before pictures are prepared for it
+        build_method(name, options.settings, Dimensions(3, options.image_size or 0, way=2, shot=1, train_classes=2))
+    images = open_images(
+        options.data,
+        options.image_size,
+        cache=options.cache,
+        strict=options.strict,
+        class_seed=options.class_seed,
+    )
     config = RunConfig(
         method=name,
         settings=options.settings,
         episode=options.episode,
-        data=options.data,
+        data=images.spec,
         image_size=images.image_size,
         channels=images.channels,
-        train_classes=images.info()["train"].classes,
+        train_classes=len(images.split("train").classes),
+        mean=images.mean,
+        std=images.std,
+        pictures=images.digest,
+        class_seed=options.class_seed,
         seed=options.seed,
     )
     run = Run(options.out or default_folder(config))
@@ -94,6 +113,7 @@ def read_options(name: str, arguments: list[str]) -> Train[Any, Setting]:
             episode=before.episode,
             data=before.data,
             image_size=before.image_size,
+            class_seed=before.class_seed,
             seed=before.seed,
         )
     options: Train[Any, Setting] = parse(Train[kind, Setting], prog, arguments, start)  # type: ignore[valid-type]
@@ -103,7 +123,9 @@ def read_options(name: str, arguments: list[str]) -> Train[Any, Setting]:
 def default_folder(config: RunConfig) -> Path:
     """runs/tpn-quickdraw-5way-5shot-seed0."""
     setting = config.episode
-    return Path("runs", f"{config.method}-{config.data}-{setting.way}way-{setting.shot}shot-seed{config.seed}")
+    kind, _, path = config.data.partition(":")
+    data = f"{kind}-{Path(path).stem}" if kind == "folder" else kind
+    return Path("runs", f"{config.method}-{data}-{setting.way}way-{setting.shot}shot-seed{config.seed}")
 
 
 def check(run: Run, config: RunConfig, resume: bool, images: Images) -> None:
@@ -116,7 +138,12 @@ def check(run: Run, config: RunConfig, resume: bool, images: Images) -> None:
             raise TPNError(
                 f"The run folder {run.folder} exists. Continue it with --resume, or choose another with --out."
             )
-        before = run.read_config()
+        before = replace(run.read_config(), data=config.data)  # they may have been moved
+        if before.pictures != config.pictures:
+            raise TPNError(
+                f"The run in {run.folder} was begun with other pictures than those that {config.data} has now. "
+                "Bring them back (--data, --image-size and --class-seed decide), or choose another --out."
+            )
         settings = config.settings
         longer: dict[str, Any] = {
             "episodes": max(before.settings.episodes, settings.episodes),

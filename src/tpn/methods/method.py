@@ -8,9 +8,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from tpn.backbones import check_backbone
+from tpn.backbones import Backbone, build_backbone, check_backbone
 from tpn.episodes import Task, TrainingTask
 from tpn.errors import TPNError
+from tpn.images.augmentation import Augmentation
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,9 @@ class Config:
 
     backbone: str = "conv4"
     """The network from pictures to feature maps: conv4."""
+    augment: tuple[Augmentation, ...] = ()
+    """Change training pictures at random: crop (shift by up to an eighth), flip (left to right), jitter (brightness,
+    contrast and saturation). None, as in the paper, if not given."""
     episodes: int = 10_000
     """Training episodes."""
     episodes_per_step: int = 1
@@ -78,6 +82,13 @@ class Dimensions:
     way: int
     shot: int
     train_classes: int
+    mean: tuple[float, ...] = ()
+    """Of the training pictures, in each channel; if not given, pictures are not normalised."""
+    std: tuple[float, ...] = ()
+
+    def build_backbone(self, name: str) -> Backbone:
+        """A new backbone for such pictures."""
+        return build_backbone(name, self.channels, self.image_size, self.mean, self.std)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from tpn.backbones import build_backbone
 from tpn.episodes import Task, TrainingTask
 from tpn.errors import TPNError
 from tpn.methods.method import Config, Dimensions, Info, Method, check_at_least
@@ -77,7 +76,7 @@ class TPN(Method):
 
     def __init__(self, config: TPNConfig, dimensions: Dimensions) -> None:
         super().__init__(config, dimensions)
-        self.backbone = build_backbone(config.backbone, dimensions.channels, dimensions.image_size)
+        self.backbone = dimensions.build_backbone(config.backbone)
         self.length_scale = LengthScale(self.backbone.map_shape)
         if config.learn_alpha:
             share = min(config.alpha / LARGEST_ALPHA, 1 - 1e-6)

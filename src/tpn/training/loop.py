@@ -17,6 +17,7 @@ from tpn.errors import TPNError
 from tpn.evaluation.protocol import draw_episodes, evaluate
 from tpn.files import explaining_failure, replacing
 from tpn.images import Images, Split
+from tpn.images.augmentation import Augmentation, augment
 from tpn.methods import Config, Method, build_method
 from tpn.progress import progress
 from tpn.training.board import Board
@@ -118,11 +119,11 @@ def train(run: Run, config: RunConfig, images: Images, announce: Callable[[State
     return Outcome(state, stopped_by, on_plateau(state, settings))
 
 
-def draw_task(sampler: Sampler, episodes: int) -> TrainingTask:
+def draw_task(sampler: Sampler, episodes: int, augmentations: tuple[Augmentation, ...] = ()) -> TrainingTask:
     """Draw the episodes of one step, with their pictures."""
     drawn = [sampler.draw() for _ in range(episodes)]
     rows = np.stack([episode.pictures for episode in drawn])
-    pictures = sampler.split.load(rows.reshape(-1))
+    pictures = augment(sampler.split.load(rows.reshape(-1)), augmentations)
     return as_training_task(drawn, pictures.view(*rows.shape, *pictures.shape[1:]))
 
 
@@ -134,7 +135,7 @@ def step(
         group["lr"] = learning_rate(settings, state.episode)
     optimiser.zero_grad()
     episodes = min(settings.episodes_per_step, settings.episodes - state.episode)
-    learned = method.learn(draw_task(sampler, episodes))
+    learned = method.learn(draw_task(sampler, episodes, settings.augment))
     if not math.isfinite(learned.loss):
         raise TPNError(f"Training diverged: the loss at episode {state.episode} is {learned.loss}. Try a smaller --lr.")
     optimiser.step()

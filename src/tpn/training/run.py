@@ -33,7 +33,7 @@ from tpn.training.tensors import not_finite, read_tensors, write_tensors
 if sys.platform != "win32":
     import fcntl
 
-FORMAT = 1
+FORMAT = 2
 UNTIL: dict[str, Any] = {"episodes": 1, "patience": 0}
 """Settings that say when a training ends; a training that goes on may change them."""
 ABOUT = ("format", "written_with")
@@ -51,12 +51,20 @@ class RunConfig:
     image_size: int
     channels: int
     train_classes: int
+    mean: tuple[float, ...]
+    """Of the training pictures, in each channel, for values of 0 to 1."""
+    std: tuple[float, ...]
+    pictures: str
+    """A digest of the pictures: with others, it would be another run."""
+    class_seed: int
     seed: int
 
     def __post_init__(self) -> None:
         for name, least in (("image_size", 1), ("channels", 1), ("train_classes", 1)):
             if getattr(self, name) < least:
                 raise TPNError(f"{name} must be at least {least}, not {getattr(self, name)}.")
+        if len(self.mean) != self.channels or len(self.std) != self.channels:
+            raise TPNError(f"mean and std must have a number for each of the {self.channels} channels.")
 
     @property
     def digest(self) -> str:
@@ -67,7 +75,8 @@ class RunConfig:
     @property
     def dimensions(self) -> Dimensions:
         """What the network is built for."""
-        return Dimensions(self.channels, self.image_size, self.episode.way, self.episode.shot, self.train_classes)
+        way, shot = self.episode.way, self.episode.shot
+        return Dimensions(self.channels, self.image_size, way, shot, self.train_classes, self.mean, self.std)
 
     def differences(self, other: "RunConfig") -> list[str]:
         """The settings in which two runs differ, in words."""

@@ -1,5 +1,6 @@
 """How a figure is made and written."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -58,5 +59,6 @@ def check_figure(path: Path) -> str:
 def write_figure(figure: Figure, path: Path) -> None:
     """Write a figure in the format that the file's ending names."""
     kind = check_figure(path)
-    with replacing(path) as stream:
+    with replacing(path) as stream, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # names in any language: boxes, if need be
         figure.savefig(stream, format=kind, dpi=120)
