@@ -142,11 +142,13 @@ def look(options: Info) -> tuple[dict[str, Any], dict[str, SplitInfo]]:
         return {**facts, "problems": [], "remarks": []}, images.info()
     size = options.image_size or source.image_size
     facts = {"source": source.spec, "image_size": size, "channels": Store.channels}
-    store = find_store(source, size, cache_folder(options.cache))
+    with source:
+        store = find_store(source, size, cache_folder(options.cache))
     if store is not None:
         facts.update(layout=store.layout, prepared=True, store=str(store.folder), mean=store.mean, std=store.std)
         return {**facts, "problems": store.problems, "remarks": store.remarks}, store.info()
-    listing = source.listing()
+    with source:
+        listing = source.listing()
     splits = {
         name: SplitInfo(len(split.classes), sum(map(len, split.classes.values())), source.categories([*split.classes]))
         for name, split in listing.splits.items()

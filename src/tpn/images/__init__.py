@@ -42,7 +42,8 @@ def open_images(
         raise TPNError(f"--image-size must be between 1 and {largest} pixels, not {image_size}.")
     if source is None:
         return QuickDraw(image_size)
-    return open_store(source, image_size or source.image_size, cache_folder(cache), strict, verify)
+    with source:
+        return open_store(source, image_size or source.image_size, cache_folder(cache), strict, verify)
 
 
 def find_source(spec: str, class_seed: int = 0) -> Source | None:

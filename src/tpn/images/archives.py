@@ -1,5 +1,6 @@
 """Zip and tar archives as files with names. Nothing is ever unpacked to where its name says."""
 
+import io
 import re
 import stat
 import tarfile
@@ -7,7 +8,7 @@ import zipfile
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, cast
 
 from tpn.errors import TPNError
 from tpn.images.containers import DAMAGES, LARGEST_FILE, Container, Content, Folder, printable, too_large
@@ -24,6 +25,9 @@ class Zip(Container):
         archive: zipfile.ZipFile = _opening(self.path, zipfile.ZipFile)
         return archive
 
+    def close(self) -> None:
+        self._archive.close()
+
     def _list(self) -> Iterable[str]:
         for entry in self._archive.infolist():
             _check_name(entry.filename, self.path)
@@ -32,8 +36,8 @@ class Zip(Container):
             if not entry.is_dir():
                 yield entry.filename
 
-    def open(self, name: str) -> IO[bytes]:
-        return self._archive.open(name)
+    def open(self, name: str) -> io.BufferedIOBase:
+        return cast(io.BufferedIOBase, self._archive.open(name))
 
     def read(self, names: Collection[str]) -> Iterator[tuple[str, Content]]:
         entries = [self._archive.getinfo(name) for name in names]
@@ -76,11 +80,14 @@ class Tar(Container):
             raise TPNError(f"{self.path} is damaged: {failure}.") from failure
         return members
 
+    def close(self) -> None:
+        self._archive.close()
+
     def _list(self) -> Iterable[str]:
         return self._members
 
-    def open(self, name: str) -> IO[bytes]:
-        stream = self._archive.extractfile(self._members[name])
+    def open(self, name: str) -> io.BufferedIOBase:
+        stream = cast(io.BufferedIOBase | None, self._archive.extractfile(self._members[name]))
         assert stream is not None, "only ordinary files are listed"
         return stream
 
@@ -118,7 +125,7 @@ class TarsOfClasses(Container):
     def fingerprint(self) -> str:
         return self.outer.fingerprint()
 
-    def open(self, name: str) -> IO[bytes]:
+    def open(self, name: str) -> io.BufferedIOBase:
         raise TPNError(f"{self.describe(name)} cannot be opened alone.")
 
     def read(self, names: Collection[str]) -> Iterator[tuple[str, Content]]:

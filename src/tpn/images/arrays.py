@@ -1,8 +1,10 @@
 """Pictures that come as arrays: the pixels of all in one, or the bytes of a picture file for each."""
 
+import io
 import zipfile
 from collections.abc import Collection, Iterator
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, cast
 
 import numpy as np
 
@@ -63,16 +65,23 @@ class NpzPixels:
     """The array of pixels in an .npz file, read from its beginning to its end, a picture at a time."""
 
     def __init__(self, container: Container, name: str, member: str) -> None:
-        self.container, self.name = container, name
+        self.container, self.name, self.member = container, name, f"{member}.npy"
         try:
-            self.archive = zipfile.ZipFile(container.open(name))
-            self.member = f"{member}.npy"
-            with self.archive.open(self.member) as stream:
+            with self._opened() as stream:
                 self.shape = self._header(stream)
         except KeyError as failure:
             raise TPNError(f"{container.describe(name)} has no array called {member!r}.") from failure
         except DAMAGES as failure:
             raise TPNError(f"{container.describe(name)} is damaged: {failure}.") from failure
+
+    @contextmanager
+    def _opened(self) -> Iterator[io.BufferedIOBase]:
+        with (
+            self.container.open(self.name) as file,
+            zipfile.ZipFile(file) as archive,
+            archive.open(self.member) as stream,
+        ):
+            yield cast(io.BufferedIOBase, stream)
 
     def _header(self, stream: Any) -> tuple[int, ...]:
         version = np.lib.format.read_magic(stream)
@@ -93,7 +102,7 @@ class NpzPixels:
         wanted, (_, *shape) = set(keys), self.shape
         size = int(np.prod(shape))
         try:
-            with self.archive.open(self.member) as stream:
+            with self._opened() as stream:
                 self._header(stream)
                 for key in range(len(self)):
                     content = stream.read(size)

@@ -1,6 +1,7 @@
 """Files with names, wherever they lie: what folders and archives have in common, and folders."""
 
 import hashlib
+import io
 import lzma
 import mmap
 import os
@@ -13,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 from tpn.errors import TPNError
 
@@ -48,12 +49,15 @@ class Container(ABC):
     def _list(self) -> Iterable[str]: ...
 
     @abstractmethod
-    def open(self, name: str) -> IO[bytes]:
+    def open(self, name: str) -> io.BufferedIOBase:
         """Open one of the files."""
 
     @abstractmethod
     def read(self, names: Collection[str]) -> Iterator[tuple[str, Content]]:
         """The contents of these files, in the order in which they can be read fastest."""
+
+    def close(self) -> None:  # noqa: B027 (not every container has something to close)
+        """Let go of the files that are open."""
 
     def fingerprint(self) -> str:
         """Changes when the contents do, as far as sizes and times tell."""
@@ -117,7 +121,9 @@ class Folder(Container):
     def describe(self, name: str) -> str:
         return printable(name)
 
-    def open(self, name: str) -> IO[bytes]:
+    def open(self, name: str) -> io.BufferedIOBase:
+        if not stat.S_ISREG((self.path / name).stat().st_mode):  # a pipe would wait for somebody to fill it
+            raise OSError("it is no ordinary file")
         return open(self.path / name, "rb")
 
     def read(self, names: Collection[str]) -> Iterator[tuple[str, Content]]:
@@ -177,7 +183,7 @@ def _digest(lines: Iterable[str]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _map(stream: IO[bytes]) -> memoryview:
+def _map(stream: Any) -> memoryview:
     stream.flush()
     if os.fstat(stream.fileno()).st_size == 0:
         return memoryview(b"")

@@ -43,6 +43,13 @@ class Source(ABC):
             return Folder(self.path.parent)
         return open_container(self.path)
 
+    def __enter__(self) -> "Source":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if container := self.__dict__.pop("container", None):
+            container.close()
+
     @abstractmethod
     def listing(self) -> Listing:
         """What it holds."""

@@ -86,7 +86,9 @@ class MiniImageNet(Source):
             listing.splits[split] = SplitListing(
                 pixels,
                 {
-                    str(class_of.get(int(label), f"class {int(label):03}")): np.flatnonzero(labels == label).tolist()
+                    str(class_of.get(int(label), f"{split} class {int(label):03}")): np.flatnonzero(
+                        labels == label
+                    ).tolist()
                     for label in np.unique(labels)
                 },
             )

@@ -64,14 +64,14 @@ class TieredImageNet(Source):
                 reader = NpzPixels(self.container, name, "images")
             else:
                 reader = EncodedPictures(unpickle(self.container, name), PurePosixPath(name).name)
-            labels, class_names = self._labels(labels_name)
+            labels, class_names = self._labels(labels_name, split)
             if len(labels) != len(reader):
                 raise TPNError(f"{name} has {len(reader)} pictures, but {labels_name} {len(labels)} labels.")
             classes = {class_names(int(label)): np.flatnonzero(labels == label).tolist() for label in np.unique(labels)}
             listing.splits[split] = SplitListing(reader, classes)
         return listing
 
-    def _labels(self, name: str) -> tuple[np.ndarray, Any]:
+    def _labels(self, name: str, split: str) -> tuple[np.ndarray, Any]:
         """The number of each picture's class, and what turns a number into a name."""
         content = unpickle(self.container, name)
         if isinstance(content, (list, PickledArray)):
@@ -84,7 +84,7 @@ class TieredImageNet(Source):
         if labels.ndim != 1 or labels.dtype.kind not in "iu":
             raise TPNError(f"{name} is damaged: its labels are no whole numbers.")
         names = as_strings(content.get("label_specific_str", []), name)
-        return labels, lambda label: names[label] if 0 <= label < len(names) else f"class {label:03}"
+        return labels, lambda label: names[label] if 0 <= label < len(names) else f"{split} class {label:03}"
 
     def _from_ilsvrc(self) -> Listing | None:
         """All training pictures of the classes in the lists."""
