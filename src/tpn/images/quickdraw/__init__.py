@@ -15,8 +15,8 @@ from tpn.images.split import Images, Split, SplitInfo, resize
 SIZE = 28
 DRAWINGS_PER_CLASS = 100
 MEAN, STD = (0.0,), (1.0,)
-"""Values are left as they are: the paper of a drawing is 0, and so is what convolutions pad it with. (Training with the
-drawings' own mean and deviation, 0.154 and 0.314, was no better.)"""
+"""Values are left as they are: the paper of a drawing is 0, and so is what convolutions pad it with. (Trained
+with the drawings' own mean and deviation, 0.154 and 0.314, TPN was half a point to a point worse.)"""
 
 
 class QuickDraw(Images):

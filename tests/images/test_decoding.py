@@ -1,0 +1,155 @@
+"""Pictures of every kind look in the store as they look to people."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tpn.images.decoding import MOST_PIXELS, NotAPicture, decode, picture_suffixes
+
+
+def saved(image, form, **options):
+    stream = io.BytesIO()
+    image.save(stream, form, **options)
+    return stream.getvalue()
+
+
+def gradient(size=16):
+    """Red grows to the right, green downwards."""
+    ramp = np.linspace(0, 255, size).round().astype(np.uint8)
+    return np.stack(
+        [np.tile(ramp, (size, 1)), np.tile(ramp[:, None], (1, size)), np.full((size, size), 90, np.uint8)], -1
+    )
+
+
+RGB = gradient()
+
+
+@pytest.mark.parametrize("form", ["PNG", "BMP", "TIFF", "PPM", "TGA"])
+def test_exact_formats_are_read_exactly(form):
+    np.testing.assert_array_equal(decode(saved(Image.fromarray(RGB), form), 16), RGB)
+    assert np.abs(decode(saved(Image.fromarray(RGB), "WEBP", lossless=True), 16).astype(int) - RGB).max() <= 1
+
+
+def test_grey_and_black_and_white():
+    grey = Image.fromarray(RGB[..., 0])
+    np.testing.assert_array_equal(decode(saved(grey, "PNG"), 16), np.repeat(RGB[..., :1], 3, -1))
+    bits = np.indices((16, 16)).sum(0) % 2 * 255
+    picture = decode(saved(Image.fromarray(bits.astype(np.uint8)).convert("1"), "PNG"), 16)
+    np.testing.assert_array_equal(picture[..., 1], bits)
+
+
+@pytest.mark.parametrize("form", ["PNG", "TIFF"])
+def test_16_bits_are_scaled_and_not_cut_off(form):
+    values = np.linspace(0, 65535, 256).round().astype(np.uint16).reshape(16, 16)
+    picture = decode(saved(Image.fromarray(values), form), 16)
+    np.testing.assert_array_equal(picture[..., 0], np.arange(256).reshape(16, 16))
+
+
+def test_floats_from_0_to_1_or_255():
+    values = np.linspace(0, 1, 256, dtype=np.float32).reshape(16, 16)
+    for scale in (1, 255):
+        picture = decode(saved(Image.fromarray(values * scale), "TIFF"), 16)
+        np.testing.assert_array_equal(picture[..., 2], np.arange(256).reshape(16, 16))
+    with pytest.raises(NotAPicture, match="not finite"):
+        decode(saved(Image.fromarray(values * np.nan), "TIFF"), 16)
+
+
+def test_transparent_pixels_are_white():
+    alpha = np.full((16, 16, 1), 255, np.uint8)
+    alpha[:8] = 0
+    picture = decode(saved(Image.fromarray(np.concatenate([RGB, alpha], -1)), "PNG"), 16)
+    assert (picture[:8] == 255).all()
+    np.testing.assert_array_equal(picture[8:], RGB[8:])
+    palette = Image.new("P", (16, 16), 3)
+    palette.putpalette([10, 20, 30] * 256)
+    palette.paste(7, (0, 0, 16, 8))
+    picture = decode(saved(palette, "PNG", transparency=7), 16)
+    assert (picture[:8] == 255).all()
+    assert (picture[8:] == (10, 20, 30)).all()
+    half = Image.new("LA", (16, 16), (0, 128))
+    assert abs(int(decode(saved(half, "PNG"), 16)[0, 0, 0]) - 127) <= 1
+
+
+def test_palettes():
+    picture = Image.fromarray(RGB).quantize(64)
+    np.testing.assert_array_equal(decode(saved(picture, "PNG"), 16), np.asarray(picture.convert("RGB")))
+    frames = [Image.new("P", (16, 16), colour) for colour in (1, 2)]
+    for frame in frames:
+        frame.putpalette([0, 0, 0, 200, 0, 0, 0, 200, 0])
+    first = decode(saved(frames[0], "GIF", save_all=True, append_images=frames[1:]), 16)
+    assert (first == (200, 0, 0)).all()
+
+
+def test_cmyk():
+    picture = Image.new("CMYK", (16, 16), (255, 0, 0, 0))
+    for form in ("TIFF", "JPEG"):
+        red, green, blue = decode(saved(picture, form), 16)[8, 8].astype(int)
+        assert red < 10
+        assert green > 245
+        assert blue > 245
+
+
+@pytest.mark.parametrize(
+    ("orientation", "upright"),
+    [(2, RGB[:, ::-1]), (3, RGB[::-1, ::-1]), (4, RGB[::-1]), (6, np.rot90(RGB, -1)), (8, np.rot90(RGB, 1))],
+)
+def test_rotated_by_exif(orientation, upright):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    np.testing.assert_array_equal(decode(saved(Image.fromarray(RGB), "PNG", exif=exif), 16), upright)
+    jpeg = decode(saved(Image.fromarray(RGB), "JPEG", exif=exif, quality=95, subsampling=0), 16)
+    assert np.abs(jpeg.astype(int) - upright).max() < 30
+
+
+def test_scaling_is_antialiased_and_keeps_the_whole_picture():
+    board = (np.indices((64, 64)).sum(0) % 2 * 255).astype(np.uint8)
+    small = decode(saved(Image.fromarray(board), "PNG"), 8)
+    assert np.ptp(small[1:-1, 1:-1]) <= 16
+    wide = np.zeros((10, 40, 3), np.uint8)
+    wide[:, 20:] = 255
+    assert decode(saved(Image.fromarray(wide), "PNG"), 20)[10, 0, 0] == 0
+    assert decode(saved(Image.fromarray(wide), "PNG"), 20)[10, 19, 0] == 255
+    large = Image.fromarray(gradient(600))
+    jpeg, exact = decode(saved(large, "JPEG", quality=95), 20), decode(saved(large, "PNG"), 20)
+    assert np.abs(jpeg.astype(int) - exact).max() < 8, "JPEG's shortcut is as good"
+    assert decode(saved(Image.new("RGB", (1, 1), "red"), "PNG"), 12).shape == (12, 12, 3)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "format is not known"),
+        (b"just text", "format is not known"),
+        (b"<html></html>", "format is not known"),
+        (saved(Image.fromarray(gradient(200)), "JPEG")[:900], "truncated"),
+        (saved(Image.fromarray(gradient(200)), "PNG")[:150], "cannot be read"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "format is not known"),
+    ],
+)
+def test_what_is_no_picture(content, why):
+    with pytest.raises(NotAPicture, match=why):
+        decode(content, 16)
+
+
+def test_decompression_bombs_are_not_decoded():
+    import struct
+    import zlib
+
+    def chunk(name, content):
+        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+
+    side = 100_000
+    assert side * side > MOST_PIXELS
+    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    bomb = (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(1000))) + chunk(b"IEND", b"")
+    )
+    with pytest.raises(NotAPicture, match=r"100000x100000 pixels|bomb"):
+        decode(bomb, 16)
+
+
+def test_names_of_pictures():
+    assert {".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".webp", ".ppm"} <= picture_suffixes()
+    assert not {".txt", ".csv", ".eps", ".pdf", ".zip", ".pkl"} & picture_suffixes()
