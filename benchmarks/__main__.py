@@ -6,9 +6,14 @@ from tpn.cli import share_the_processor
 
 share_the_processor()  # before anything loads torch
 
-from benchmarks import evaluation, memory, training_step
+from benchmarks import evaluation, memory, pictures, training_step
 
-BENCHMARKS = {"training-step": training_step.main, "evaluation": evaluation.main, "memory": memory.main}
+BENCHMARKS = {
+    "training-step": training_step.main,
+    "evaluation": evaluation.main,
+    "memory": memory.main,
+    "pictures": pictures.main,
+}
 
 
 def main() -> int:

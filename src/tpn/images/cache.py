@@ -31,7 +31,7 @@ def open_store(source: Source, size: int, cache: Path, strict: bool = False, ver
     if store is None:
         if not source.path.exists():
             raise TPNError(f"{source.path} does not exist.")
-        store = _build_alone(source, size, cache, strict)
+        store = _build_alone(source, size, cache, strict, verify)
     if strict and store.problems:
         raise refusal(source, store.problems)
     return store
@@ -79,11 +79,11 @@ def _folder(source: Source, size: int, cache: Path) -> Path:
     return cache / f"{_name(source, size)}-{source.container.fingerprint()}"
 
 
-def _build_alone(source: Source, size: int, cache: Path, strict: bool) -> Store:
+def _build_alone(source: Source, size: int, cache: Path, strict: bool, verify: bool) -> Store:
     """Build a store, or wait for another process that does."""
     make_folder(cache)
     with _locked(cache / f".{_name(source, size)}.lock"):
-        store = find_store(source, size, cache)
+        store = find_store(source, size, cache, verify)  # built by another process in the meantime?
         if store is None:
             for left in cache.glob(f".{_name(source, size)}-*{UNFINISHED}"):  # by a process that was killed
                 shutil.rmtree(left, ignore_errors=True)

@@ -2,9 +2,6 @@
 
 from pathlib import Path
 
-import numpy as np
-from jaxtyping import Int64, UInt8
-
 from tpn.episodes import Episode, Role
 from tpn.evaluation.plots.figure import FAINT, INK, class_colour, new_figure, write_figure
 from tpn.images import Split
@@ -41,6 +38,7 @@ def draw_contact_sheet(split: Split, episode: Episode, title: str, path: Path) -
     names = [split.classes[episode.classes[label]] if label >= 0 else "distractors" for label in labels]
     margin = 0.6 + 0.085 * max(map(len, names))
 
+    tiles = split.pictures[..., 0] if split.pictures.shape[-1] == 1 else split.pictures
     figure = new_figure(margin + TILE * left, 1.0 + TILE * top)
     axes = figure.subplots()
     for label, name, row in zip(labels, names, tops, strict=True):
@@ -50,7 +48,7 @@ def draw_contact_sheet(split: Split, episode: Episode, title: str, path: Path) -
             for index, picture in enumerate(cells[label, role]):
                 x, y = lefts[role] + index % width, row + index // width
                 axes.imshow(
-                    _tile(split, picture),
+                    tiles[picture],
                     extent=(x + 0.02, x + 0.98, y + 0.98, y + 0.02),
                     cmap="gray_r",
                     vmin=0,
@@ -64,10 +62,3 @@ def draw_contact_sheet(split: Split, episode: Episode, title: str, path: Path) -
     axes.set_axis_off()
     axes.set_title(title, color=INK, fontsize=11, pad=18)
     write_figure(figure, path)
-
-
-def _tile(split: Split, row: Int64[np.ndarray, ""] | int) -> UInt8[np.ndarray, "height width *channel"]:
-    tile: np.ndarray = (
-        np.squeeze(split.pictures[row], axis=-1) if split.pictures.shape[-1] == 1 else split.pictures[row]
-    )
-    return tile

@@ -1,0 +1,184 @@
+"""tpn data, and training on pictures of one's own."""
+
+import json
+import os
+import shutil
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.images import making
+from tests.images.making import as_files, encode, pictures
+from tpn.cli import main
+from tpn.training.run import Run
+
+CLASSES = {
+    "train": ["ant", "bee", "cat", "dog"],
+    "val": ["emu", "fox", "gnu"],
+    "test": ["hen", "ibis", "jay"],
+}
+TINY = ["--way", "2", "--shot", "1", "--query", "2", "--episodes", "2", "--validation-episodes", "2", "--threads", "1"]
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """A folder of pictures, and a cache of its own."""
+    monkeypatch.setenv("TPN_CACHE", str(tmp_path / "cache"))
+    return making.write_folder(tmp_path / "animals", as_files(pictures(6, 24, CLASSES)))
+
+
+def said(capsys, *arguments):
+    capsys.readouterr()
+    assert main(list(map(str, arguments))) == 0
+    return capsys.readouterr()
+
+
+def test_info_prepare_and_info_again(own, capsys):
+    before = json.loads(said(capsys, "data", "info", f"folder:{own}", "--image-size", 16, "--json").out)
+    assert before["splits"] == {
+        "train": {"classes": 4, "images": 24},
+        "val": {"classes": 3, "images": 18},
+        "test": {"classes": 3, "images": 18},
+    }
+    assert before["prepared"] is False
+    text = said(capsys, "data", "info", f"folder:{own}").out
+    assert "train        4       24\n" in text
+    assert "have not been prepared" in text
+    prepared = said(capsys, "data", "prepare", f"folder:{own}", "--image-size", 16).out
+    assert "Ready in " in prepared
+    after = json.loads(said(capsys, "data", "info", f"folder:{own}", "--image-size", 16, "--json").out)
+    assert after["prepared"] is True
+    assert after["splits"] == before["splits"]
+    assert Path(after["store"]).is_dir()
+    assert len(after["mean"]) == len(after["std"]) == 3
+    assert "nothing needs to be prepared" in said(capsys, "data", "prepare", "quickdraw").out
+
+
+def test_show_draws_an_episode(own, capsys, tmp_path):
+    sheet = tmp_path / "sheet.png"
+    options = ["--way", 3, "--shot", 1, "--query", 2, "--unlabelled", 1, "--distractors", 1, "--labelled-share", 0.5]
+    said(capsys, "data", "show", f"folder:{own}", "--image-size", 16, "--out", sheet, *options)
+    with Image.open(sheet) as drawn:
+        assert min(drawn.size) > 200
+        colours = np.asarray(drawn.convert("RGB")).reshape(-1, 3)
+    assert len(np.unique(colours, axis=0)) > 500, "photographs are on it"
+    said(capsys, "data", "show", "quickdraw", "--split", "test", "--out", tmp_path / "drawings.svg")
+    assert (tmp_path / "drawings.svg").read_text().startswith("<?xml")
+
+
+def test_a_run_on_own_pictures_can_be_tested_resumed_and_moved(own, capsys, tmp_path, monkeypatch, refused):
+    monkeypatch.chdir(tmp_path)
+    data = ["--data", "folder:animals", "--image-size", 16]
+    said(capsys, "train", "tpn", *data, *TINY, "--augment", "crop", "flip", "jitter")
+    run = Path("runs/tpn-folder-animals-2way-1shot-seed0")
+    config = Run(run).read_config()
+    assert config.data == f"folder:{own}"
+    assert (config.channels, config.image_size, config.train_classes) == (3, 16, 4)
+    assert config.settings.augment == ("crop", "flip", "jitter")
+    monkeypatch.chdir("/")
+    result = json.loads(said(capsys, "evaluate", tmp_path / run, "--episodes", 3, "--json").out)
+    assert result["data"] == f"folder:{own}"
+    said(capsys, "train", "tpn", "--resume", "--out", tmp_path / run, "--episodes", 4)
+    own.rename(tmp_path / "moved")
+    shutil.rmtree(tmp_path / "cache")
+    assert "animals does not exist" in refused("evaluate", tmp_path / run)
+    moved = ["--data", f"folder:{tmp_path / 'moved'}"]
+    said(capsys, "evaluate", tmp_path / run, "--episodes", 3, *moved)
+    said(capsys, "train", "tpn", "--resume", "--out", tmp_path / run, "--episodes", 5, *moved)
+    assert Run(tmp_path / run).read_config().settings.episodes == 5
+
+
+def test_changed_pictures_are_noticed(own, capsys, tmp_path, refused):
+    run = tmp_path / "run"
+    said(capsys, "train", "tpn", "--data", f"folder:{own}", "--image-size", 16, *TINY, "--out", run)
+    (own / "train/ant/0.png").write_bytes(encode(np.zeros((24, 24, 3), np.uint8)))
+    os.utime(own / "train/ant/0.png", (1, 1))
+    assert "was begun with other pictures" in refused("train", "tpn", "--resume", "--out", run, "--episodes", 9)
+    notes = said(capsys, "evaluate", run, "--episodes", 2).err
+    assert notes.startswith("Note: ")
+    assert "have changed since" in notes
+
+
+def test_what_is_left_out_is_noted_and_strict_refuses(own, capsys, tmp_path, refused):
+    (own / "train/ant/broken.jpg").write_bytes(b"no picture")
+    notes = said(capsys, "data", "prepare", f"folder:{own}", "--image-size", 16).err
+    assert "Note: folder:" in notes
+    assert "1 pictures cannot be read and are left out: train/ant/broken.jpg: it cannot be read as a picture" in notes
+    assert "broken.jpg" in said(capsys, "data", "info", f"folder:{own}", "--image-size", 16).out
+    assert "as --strict asks" in refused("data", "prepare", f"folder:{own}", "--image-size", 16, "--strict")
+    out = tmp_path / "run"
+    assert "as --strict asks" in refused(
+        "train", "tpn", "--data", f"folder:{own}", "--image-size", 16, "--strict", *TINY, "--out", out
+    )
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["info", "folder:nowhere"], "nowhere does not exist"),
+        (["info", "folder:"], "Say where the pictures lie: folder:PATH"),
+        (["info", "mini-imagenet"], "Say where the pictures lie: mini-imagenet:PATH"),
+        (["prepare", "imagenet:x"], "Unknown data 'imagenet:x': write quickdraw, mini-imagenet:PATH"),
+        (["prepare", "folder:animals", "--image-size", "0"], "--image-size must be between 1 and 1024"),
+        (["prepare", "folder:animals", "--class-seed", "-1"], "--class-seed must be at least 0"),
+        (["prepare", "mini-imagenet:animals/train"], "holds none of the forms that mini-imagenet comes in"),
+        (["show", "folder:animals"], "required"),
+        (["show", "folder:animals", "--out", "x.txt"], "the ending must be one of"),
+        (["show", "folder:animals", "--out", "x.png"], "needs 5 classes, but the train split has 4"),
+        (
+            ["show", "folder:animals", "--out", "x.png", "--way", "2"],
+            "needs 20 pictures of each class",
+        ),
+    ],
+)
+def test_wrong_inputs(own, tmp_path, monkeypatch, refused, arguments, complaint):
+    monkeypatch.chdir(tmp_path)
+    assert complaint in refused("data", *arguments)
+    assert sorted(os.listdir(tmp_path)) in (["animals"], ["animals", "cache"])
+
+
+def test_sizes_no_network_takes_are_refused_before_pictures_are_prepared(own, tmp_path, refused):
+    complaint = refused("train", "tpn", "--data", f"folder:{own}", "--image-size", 15, *TINY, "--out", tmp_path / "run")
+    assert "needs at least 16x16 pixels" in complaint
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_method_keeps_the_normalisation_of_its_training(own, capsys, tmp_path):
+    import torch
+
+    import tpn
+
+    run = tmp_path / "run"
+    said(capsys, "train", "tpn", "--data", f"folder:{own}", "--image-size", 16, *TINY, "--out", run)
+    config, method = Run(run).read_config(), tpn.load(run)
+    pictures = torch.rand(4, 3, 16, 16)
+    expected = (pictures - torch.tensor(config.mean).view(3, 1, 1)) / torch.tensor(config.std).view(3, 1, 1)
+    torch.testing.assert_close(method.backbone.normalise(pictures), expected)
+
+
+@pytest.mark.skipif(
+    "TPN_MINI_IMAGENET" not in os.environ, reason="TPN_MINI_IMAGENET does not name a copy of miniImageNet"
+)
+def test_the_real_mini_imagenet(capsys, tmp_path, monkeypatch):
+    """Its counts, and that its file names are those of the lists that ship with the package."""
+    monkeypatch.setenv("TPN_CACHE", str(tmp_path / "cache"))
+    copy = Path(os.environ["TPN_MINI_IMAGENET"])
+    facts = json.loads(said(capsys, "data", "info", f"mini-imagenet:{copy}", "--json").out)
+    assert facts["splits"] == {
+        "train": {"classes": 64, "images": 38400},
+        "val": {"classes": 16, "images": 9600},
+        "test": {"classes": 20, "images": 12000},
+    }
+    assert facts["problems"] == facts["remarks"] == []
+    if copy.suffix == ".zip":
+        with zipfile.ZipFile(copy) as archive:
+            names = {Path(name).stem for name in archive.namelist() if name.endswith(".jpg")}
+        from tpn.images.mini_imagenet import read_lists
+
+        for classes in read_lists().values():
+            for class_, ranks in classes.items():
+                assert {f"{class_}{rank:08}" for rank in ranks} <= names
