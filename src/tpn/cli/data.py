@@ -6,14 +6,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from tyro.conf import Positional
-
 from tpn.cli.parsing import Flag, parse
+from tpn.cli.pictures import PictureOptions, SourceArgument
 from tpn.cli.session import describe_setting
 from tpn.episodes import Setting
 from tpn.errors import TPNError
-from tpn.images import SplitInfo, find_source, open_images
-from tpn.images.cache import cache_folder, find_store
+from tpn.images import SplitInfo, find_source
+from tpn.images.cache import cache_folder, find_store, refusal
 from tpn.images.quickdraw import QuickDraw
 from tpn.images.store import Store
 
@@ -37,46 +36,32 @@ PATH is a folder, or a zip or tar archive; what it holds is recognised.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prepare:
+class Info(PictureOptions):
+    """Tell how many classes and pictures each split of a source has, without preparing them."""
+
+    source: SourceArgument
+    """quickdraw, mini-imagenet:PATH, tiered-imagenet:PATH or folder:PATH."""
+    json: Flag = False
+    """Print one JSON object instead of text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepare(PictureOptions):
     """Decode and scale all pictures of a source once, into a store in the cache folder.
 
     Every command does that by itself when it needs to. A store that is already there is compared with its checksums,
     and built anew if it is damaged or its source has changed.
     """
 
-    source: Positional[str]
+    source: SourceArgument
     """quickdraw, mini-imagenet:PATH, tiered-imagenet:PATH or folder:PATH."""
-    image_size: int | None = None
-    """Scale the pictures to so many pixels in height and width; if not given, 84 (drawings: as they are)."""
-    class_seed: int = 0
-    """Which classes of a folder without splits are for training, validation and testing."""
-    cache: Path | None = None
-    """Where prepared pictures are kept; if not given, where TPN_CACHE says, or ~/.cache/tpn."""
-    strict: Flag = False
-    """Refuse a source with anything wrong, instead of leaving out what cannot be used."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Info:
-    """Tell how many classes and pictures each split of a source has, without preparing them."""
-
-    source: Positional[str]
-    """quickdraw, mini-imagenet:PATH, tiered-imagenet:PATH or folder:PATH."""
-    json: Flag = False
-    """Print one JSON object instead of text."""
-    image_size: int | None = None
-    """Look for pictures that were prepared in this size; if not given, 84 (drawings: 28)."""
-    class_seed: int = 0
-    """Which classes of a folder without splits are for training, validation and testing."""
-    cache: Path | None = None
-    """Where prepared pictures are kept; if not given, where TPN_CACHE says, or ~/.cache/tpn."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Show:
+class Show(PictureOptions):
     """Draw a contact sheet of an episode: its classes, their support, their queries."""
 
-    source: Positional[str]
+    source: SourceArgument
     """quickdraw, mini-imagenet:PATH, tiered-imagenet:PATH or folder:PATH."""
     out: Path
     """The picture file to write."""
@@ -85,14 +70,6 @@ class Show:
     """The classes to draw from."""
     seed: int = 0
     """Which episode."""
-    image_size: int | None = None
-    """Scale the pictures to so many pixels in height and width; if not given, 84 (drawings: as they are)."""
-    class_seed: int = 0
-    """Which classes of a folder without splits are for training, validation and testing."""
-    cache: Path | None = None
-    """Where prepared pictures are kept; if not given, where TPN_CACHE says, or ~/.cache/tpn."""
-    strict: Flag = False
-    """Refuse a source with anything wrong, instead of leaving out what cannot be used."""
 
 
 def main(arguments: list[str]) -> int:
@@ -131,7 +108,7 @@ def look(options: Info) -> tuple[dict[str, Any], dict[str, SplitInfo]]:
     """What there is to say of a source, as JSON can hold it, and how much is in its splits."""
     source = find_source(options.source, options.class_seed)
     if source is None:
-        images = open_images(options.source, options.image_size)
+        images = options.open(options.source)
         facts = {
             "source": images.spec,
             "layout": "drawings that come with the package",
@@ -145,10 +122,14 @@ def look(options: Info) -> tuple[dict[str, Any], dict[str, SplitInfo]]:
     with source:
         store = find_store(source, size, cache_folder(options.cache))
     if store is not None:
+        if options.strict and store.problems:
+            raise refusal(source, store.problems)
         facts.update(layout=store.layout, prepared=True, store=str(store.folder), mean=store.mean, std=store.std)
         return {**facts, "problems": store.problems, "remarks": store.remarks}, store.info()
     with source:
         listing = source.listing()
+    if options.strict and listing.problems.sentences:
+        raise refusal(source, listing.problems.sentences)
     splits = {
         name: SplitInfo(len(split.classes), sum(map(len, split.classes.values())), source.categories([*split.classes]))
         for name, split in listing.splits.items()
@@ -175,14 +156,7 @@ def print_splits(splits: dict[str, SplitInfo]) -> None:
 def prepare(arguments: list[str]) -> int:
     options = parse(Prepare, "tpn data prepare", arguments)
     start = time.perf_counter()
-    images = open_images(
-        options.source,
-        options.image_size,
-        cache=options.cache,
-        strict=options.strict,
-        class_seed=options.class_seed,
-        verify=True,
-    )
+    images = options.open(options.source, verify=True)
     seconds = time.perf_counter() - start
     print_splits(images.info())
     if isinstance(images, QuickDraw):
@@ -199,13 +173,7 @@ def show(arguments: list[str]) -> int:
 
     options = parse(Show, "tpn data show", arguments)
     check_figure(options.out)
-    images = open_images(
-        options.source,
-        options.image_size,
-        cache=options.cache,
-        strict=options.strict,
-        class_seed=options.class_seed,
-    )
+    images = options.open(options.source)
     split = images.split(options.split)
     [episode] = draw_episodes(split, options.episode, 1, options.seed)
     title = f"{images.spec}, {options.split} split: {describe_setting(options.episode)}"

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from tpn.cli.parsing import Flag, SettingOfRun, parse, say
+from tpn.cli.pictures import PictureOptions
 from tpn.cli.session import describe_setting, use_processor
 from tpn.episodes import Sampler, Setting
 from tpn.errors import TPNError
 from tpn.evaluation.intervals import percent
 from tpn.files import UNFINISHED, make_folder, sweep
-from tpn.images import Images, open_images
+from tpn.images import Images
 from tpn.methods import Config, Dimensions, all_methods, build_method, find_method
 from tpn.progress import clock
 from tpn.training.checkpoint import State
@@ -24,7 +25,7 @@ AnySetting = TypeVar("AnySetting", bound=Setting)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Train(Generic[AnyConfig, AnySetting]):
+class Train(PictureOptions, Generic[AnyConfig, AnySetting]):
     """Train a few-shot method by episodes drawn from the training classes.
 
     Writes a run folder with the settings, a line of metrics per validation, the weights that were best on the
@@ -36,14 +37,6 @@ class Train(Generic[AnyConfig, AnySetting]):
     data: str = "quickdraw"
     """Where the pictures come from: quickdraw (which ships with the package), mini-imagenet:PATH, tiered-imagenet:PATH
     or folder:PATH. `tpn data --help` says more."""
-    image_size: int | None = None
-    """Scale the pictures to so many pixels in height and width; if not given, 84 (drawings: 28, as they are)."""
-    class_seed: int = 0
-    """Which classes of a folder without splits are for training, validation and testing."""
-    cache: Path | None = None
-    """Where prepared pictures are kept; if not given, where TPN_CACHE says, or ~/.cache/tpn."""
-    strict: Flag = False
-    """Refuse pictures with anything wrong, instead of leaving out what cannot be used."""
     seed: int = 0
     """Decides the initial weights and the episodes: the same seed gives the same run."""
     out: Path | None = None
@@ -67,13 +60,7 @@ def main(arguments: list[str]) -> int:
     use_processor(options.threads)
     if (options.image_size or 0) > 0:  # refuse what no network takes before pictures are prepared for it
         build_method(name, options.settings, Dimensions(3, options.image_size or 0, way=2, shot=1, train_classes=2))
-    images = open_images(
-        options.data,
-        options.image_size,
-        cache=options.cache,
-        strict=options.strict,
-        class_seed=options.class_seed,
-    )
+    images = options.open(options.data)
     config = RunConfig(
         method=name,
         settings=options.settings,
