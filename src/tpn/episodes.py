@@ -268,13 +268,15 @@ class _Pools:
         pictures = setting.shot + setting.most_queries
         parts = f"{setting.shot} shots + {setting.most_queries} queries"
         if self.divided:
-            self._check(self.labelled, pictures, parts, " with labels")
-            self._check(self.unlabelled, setting.unlabelled, f"{setting.unlabelled} unlabelled", " without labels")
+            unlabelled = f"{setting.unlabelled} unlabelled"
+            self._check(self.labelled, pictures, parts, " with labels", "--shot or --query")
+            self._check(self.unlabelled, setting.unlabelled, unlabelled, " without labels", "--unlabelled")
         else:
             parts += f" + {setting.unlabelled} unlabelled" if setting.unlabelled else ""
-            self._check(self.labelled, pictures + setting.unlabelled, parts, "")
+            flags = "--shot, --query or --unlabelled" if setting.unlabelled else "--shot or --query"
+            self._check(self.labelled, pictures + setting.unlabelled, parts, "", flags)
 
-    def _check(self, pools: list[Int64[np.ndarray, "_"]], needed: int, parts: str, which: str) -> None:
+    def _check(self, pools: list[Int64[np.ndarray, "_"]], needed: int, parts: str, which: str, flags: str) -> None:
         counts = [len(pool) for pool in pools]
         fewest = int(np.argmin(counts))
         if needed > counts[fewest]:
@@ -282,5 +284,5 @@ class _Pools:
             raise TPNError(
                 f"An episode of {parts} needs {needed} pictures of each class{which}, but the class "
                 f"{self.split.classes[fewest]!r} of the {self.split.name} split has {counts[fewest]}. Choose a "
-                f"smaller --shot, --query or --unlabelled.{divided}"
+                f"smaller {flags}.{divided}"
             )

@@ -58,7 +58,7 @@ def explaining_failure(path: Path) -> Iterator[None]:
     except OSError as failure:
         raise TPNError(
             f"Cannot write {path}: {failure.strerror or failure}. Nothing that was there before is lost; "
-            "make room or choose a place that can be written, and run the command again (a training with --resume)."
+            "make room or choose a place that can be written, and run the command again."
         ) from failure
 
 
@@ -84,7 +84,18 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, content: Any) -> None:
     """Write `content` as readable JSON to `path`, all of it or nothing."""
-    write_text(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+    if not text.isascii() and not _is_text(text):  # a path with bytes that are no text: JSON has a way to write them
+        text = json.dumps(content, indent=2, allow_nan=False)
+    write_text(path, text + "\n")
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -98,6 +109,14 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise TPNError(f"{path} is damaged: it holds a JSON {type(content).__name__} where an object was expected.")
     return content
+
+
+def resolved(path: Path) -> Path:
+    """Where a path of the user's leads."""
+    try:
+        return path.expanduser().resolve()
+    except (RuntimeError, OSError, ValueError) as failure:  # a user who is not there, links in a circle
+        raise TPNError(f"The path {path} leads nowhere: {failure}.") from failure
 
 
 def make_folder(folder: Path) -> None:

@@ -106,7 +106,7 @@ def test_what_is_left_out_is_noted_and_strict_refuses(own, capsys, tmp_path, ref
     (own / "train/ant/broken.jpg").write_bytes(b"no picture")
     notes = said(capsys, "data", "prepare", f"folder:{own}", "--image-size", 16).err
     assert "Note: folder:" in notes
-    assert "1 pictures cannot be read and are left out: train/ant/broken.jpg: it cannot be read as a picture" in notes
+    assert "1 picture cannot be read and is left out: train/ant/broken.jpg: it cannot be read as a picture" in notes
     assert "broken.jpg" in said(capsys, "data", "info", f"folder:{own}", "--image-size", 16).out
     assert "as --strict asks" in refused("data", "prepare", f"folder:{own}", "--image-size", 16, "--strict")
     out = tmp_path / "run"
@@ -126,6 +126,7 @@ def test_what_is_left_out_is_noted_and_strict_refuses(own, capsys, tmp_path, ref
         (["prepare", "folder:animals", "--image-size", "0"], "--image-size must be between 1 and 1024"),
         (["prepare", "folder:animals", "--class-seed", "-1"], "--class-seed must be at least 0"),
         (["prepare", "mini-imagenet:animals/train"], "holds none of the forms that mini-imagenet comes in"),
+        (["info", "folder:animals", "--image-size", "5000"], "--image-size must be between 1 and 1024"),
         (["show", "folder:animals"], "required"),
         (["show", "folder:animals", "--out", "x.txt"], "the ending must be one of"),
         (["show", "folder:animals", "--out", "x.png"], "needs 5 classes, but the train split has 4"),
@@ -145,6 +146,12 @@ def test_sizes_no_network_takes_are_refused_before_pictures_are_prepared(own, tm
     complaint = refused("train", "tpn", "--data", f"folder:{own}", "--image-size", 15, *TINY, "--out", tmp_path / "run")
     assert "needs at least 16x16 pixels" in complaint
     assert not (tmp_path / "cache").exists()
+
+
+def test_a_run_among_the_pictures_is_refused(own, tmp_path, monkeypatch, refused):
+    monkeypatch.chdir(own)
+    assert "lies among the pictures" in refused("train", "tpn", "--data", "folder:.", "--image-size", 16, *TINY)
+    assert sorted(os.listdir(own)) == ["test", "train", "val"]
 
 
 def test_a_method_keeps_the_normalisation_of_its_training(own, capsys, tmp_path):

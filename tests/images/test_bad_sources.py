@@ -5,6 +5,7 @@ import os
 import stat
 import tarfile
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -46,9 +47,9 @@ BAD_FILES = {
         "page.png: it cannot be read as a picture (its format is not known)",
     ),
     "val/cow/nothing.png": (b"", "nothing.png: it cannot be read"),
-    "test/hen/notes.txt": (b"hello", "files are no pictures by their names and are left out: test/hen/notes.txt"),
-    "train/loose.png": (encode(SOURCE["train"]["cat"][0]), "files are in no class folder: train/loose.png"),
-    "readme.md": (b"hello", "files are in no class folder: readme.md"),
+    "test/hen/notes.txt": (b"hello", "file is no picture by name and is left out: test/hen/notes.txt"),
+    "train/loose.png": (encode(SOURCE["train"]["cat"][0]), "file is in no class folder: train/loose.png"),
+    "readme.md": (b"hello", "file is in no class folder: readme.md"),
 }
 
 
@@ -67,7 +68,7 @@ def test_a_bad_file_is_named_and_left_out_or_refused(own, tmp_path, name):
 
 
 def test_strict_refuses_before_anything_is_kept(own, tmp_path):
-    with pytest.raises(TPNError, match="1 pictures cannot be read"):
+    with pytest.raises(TPNError, match="1 picture cannot be read"):
         own({"train/cat/page.png": b"<html>"}, strict=True)
     assert left_in(tmp_path / "cache") == []
 
@@ -81,7 +82,7 @@ def test_a_class_without_a_picture_that_can_be_read(own):
     with pytest.warns(TPNWarning) as told:
         images = own({f"train/ant/{i}.png": b"nothing" for i in range(3)})
     assert any(
-        "1 classes have no picture that can be read, and are left out: 'ant' (train)" in str(w.message) for w in told
+        "1 class has no picture that can be read, and is left out: 'ant' (train)" in str(w.message) for w in told
     )
     assert images.split("train").classes == ("cat", "dog")
 
@@ -95,7 +96,7 @@ def test_nothing_that_can_be_read_at_all(tmp_path):
 
 def test_empty_folders(own, tmp_path):
     (tmp_path / "own" / "train" / "empty").mkdir(parents=True)
-    with pytest.warns(TPNWarning, match="1 folders are empty: train/empty"):
+    with pytest.warns(TPNWarning, match="1 folder is empty: train/empty"):
         own({})
     (tmp_path / "void").mkdir()
     with pytest.raises(TPNError, match="has no pictures that belong to a class"):
@@ -152,7 +153,7 @@ def test_a_class_in_two_splits(own, tmp_path):
 
 def test_the_same_file_in_two_splits(own):
     same = encode(SOURCE["train"]["cat"][0])
-    with pytest.warns(TPNWarning, match="1 pictures are both in the train and in the test split, .* cat and hen"):
+    with pytest.warns(TPNWarning, match="1 picture is both in the train and in the test split, .* cat and hen"):
         images = own({"test/hen/copy.png": same})
     assert images.info()["test"].images == 9
 
@@ -201,9 +202,9 @@ def test_rows_without_a_picture_and_pictures_without_a_row(tmp_path):
     with pytest.warns(TPNWarning) as told:
         images = open_images(f"mini-imagenet:{path}", SIZE, cache=tmp_path / "cache")
     text = " ".join(str(warning.message) for warning in told)
-    assert "1 rows of the lists have no picture: train.csv, row 3: n0153282900000002.jpg" in text
-    assert "1 pictures are in none of the lists: images/stranger.jpg" in text
-    assert "1 rows of the lists repeat another: val.csv, row 8" in text
+    assert "1 row of the lists has no picture: train.csv, row 3: n0153282900000002.jpg" in text
+    assert "1 picture is in none of the lists: images/stranger.jpg" in text
+    assert "1 row of the lists repeats another: val.csv, row 8" in text
     assert images.info()["train"].images == 8
     assert images.info()["val"].images == 6
     with pytest.raises(TPNError, match="--strict"):
@@ -346,7 +347,7 @@ def test_files_too_large_to_be_pictures_are_not_read(tmp_path):
             for _ in range(300):
                 entry.write(bytes(2**20))
     (tmp_path / "bomb.zip").write_bytes(stream.getvalue())
-    with pytest.warns(TPNWarning, match="1 pictures cannot be read .*bomb.png in bomb.zip: it has 314,572,800 bytes"):
+    with pytest.warns(TPNWarning, match="1 picture cannot be read .*bomb.png in bomb.zip: it has 314,572,800 bytes"):
         open_images(f"folder:{tmp_path / 'bomb.zip'}", SIZE, cache=tmp_path / "cache")
 
 
@@ -363,7 +364,7 @@ def test_zips_with_a_damaged_entry_or_end(tmp_path):
     content = bytearray(path.read_bytes())
     content[60:80] = bytes(20)
     path.write_bytes(content)
-    with pytest.warns(TPNWarning, match="1 pictures cannot be read .*cat/0.png in archive.zip: damaged"):
+    with pytest.warns(TPNWarning, match="1 picture cannot be read .*cat/0.png in archive.zip: damaged"):
         open_images(f"folder:{path}", SIZE, cache=tmp_path / "cache")
     path.write_bytes(content[: len(content) // 2])
     with pytest.raises(TPNError, match="neither a zip nor a tar archive, nor a folder; or it is damaged"):
@@ -394,3 +395,124 @@ def test_names_that_are_no_text(tmp_path):
         stream.write(encode(SOURCE["train"]["cat"][0][::-1]))
     images = open_images(f"folder:{root}", SIZE, cache=tmp_path / "cache")
     assert images.info()["train"].classes == 3
+
+
+def test_a_folder_beside_the_splits_is_no_class(own):
+    with pytest.warns(TPNWarning, match="1 folder is none of the splits and is left out: runs"):
+        images = own({"runs/config.json": b"{}", "runs/curve.png": encode(SOURCE["val"]["cow"][0])})
+    assert images.split("train").classes == ("cat", "dog")
+
+
+def test_names_that_look_alike_stay_apart(tmp_path):
+    root = making.write_folder(tmp_path / "own", as_files(SOURCE))
+    for name in (b"c\xff", b"c\xfe"):
+        os.mkdir(os.fsencode(root / "train") + b"/" + name)
+        with open(os.fsencode(root / "train") + b"/" + name + b"/1.png", "wb") as stream:
+            stream.write(encode(SOURCE["train"]["cat"][0][:, ::-1]))
+    images = open_images(f"folder:{root}", SIZE, cache=tmp_path / "cache")
+    assert images.split("train").classes == ("c\\udcfe", "c\\udcff", "cat", "dog")
+    odd = os.fsdecode(os.fsencode(tmp_path) + b"/p\xff")
+    root.rename(odd)
+    assert open_images(f"folder:{odd}", SIZE, cache=tmp_path / "cache").info()["train"].images == 10
+
+
+@pytest.mark.filterwarnings(MINI)
+def test_rows_that_name_a_path_mean_that_file(tmp_path):
+    source = pictures(2, classes={"train": ["a", "b"], "val": ["c"], "test": ["d"]})
+    files = {f"images/{name.partition('/')[2]}": content for name, content in as_files(source).items()}
+    for split, classes in source.items():
+        rows = [f"{name}/{index}.png,{name}" for name in classes for index in range(2)]
+        files[f"{split}.csv"] = "\r\n".join(["filename, label", *rows]).encode()
+    images = open_images(f"mini-imagenet:{making.write_zip(tmp_path / 'm.zip', files)}", SIZE, cache=tmp_path / "cache")
+    for split, classes in source.items():
+        np.testing.assert_array_equal(images.split(split).pictures, np.concatenate([*map(np.stack, classes.values())]))
+    files["train.csv"] = b"filename,label\n0.png,a\n"
+    with pytest.raises(TPNError, match="has several pictures called 0.png, such as images/a/0.png and images/d/0.png"):
+        open_images(f"mini-imagenet:{making.write_zip(tmp_path / 'n.zip', files)}", SIZE, cache=tmp_path / "cache")
+
+
+@pytest.mark.filterwarnings(MINI)
+@pytest.mark.filterwarnings("ignore:.*are missing:tpn.errors.TPNWarning")
+def test_the_validation_pictures_of_ilsvrc_are_left_alone(tmp_path):
+    names, rng = ["n01530575", "n02099267", "n03314780"], np.random.default_rng(0)
+    files = {f"{part}/{name}/{i}.png": encode(making.smooth(rng, 9))
+             for part, count in (("train", 3), ("val", 2)) for name in names for i in range(count)}  # fmt: skip
+    root = making.write_folder(tmp_path / "ilsvrc", files)
+    images = open_images(f"tiered-imagenet:{root}", 9, cache=tmp_path / "cache")
+    assert {split.images for split in images.info().values()} == {3}
+
+
+def test_links_to_the_same_folder_are_both_followed(own, tmp_path):
+    making.write_folder(tmp_path / "own", as_files(SOURCE))
+    (tmp_path / "own/train/also").symlink_to(tmp_path / "own/train/cat")
+    assert own({}).split("train").classes == ("also", "cat", "dog")
+
+
+@pytest.mark.filterwarnings(MINI)
+def test_a_tar_of_npz_files_is_a_tar_and_dots_before_names_do_not_hide(tmp_path):
+    files = {}
+    for split in ("train", "val", "test"):
+        stream = io.BytesIO()
+        np.savez(stream, images=np.full((2, SIZE, SIZE, 3), len(split), np.uint8))
+        files[f"{split}_images.npz"] = stream.getvalue()
+        files[f"{split}_labels.pkl"] = pickled({"label_specific": np.array([0, 1])})
+    with pytest.warns(TPNWarning, match="both in"):
+        images = open_images(
+            f"tiered-imagenet:{making.write_tar(tmp_path / 't.tar', files)}", SIZE, cache=tmp_path / "c"
+        )
+    assert images.split("val").classes == ("val class 000", "val class 001")
+    dotted = making.write_zip(
+        tmp_path / "dots.zip", {f"./{name}": content for name, content in as_files(SOURCE).items()}
+    )
+    assert open_images(f"folder:{dotted}", SIZE, cache=tmp_path / "c").info()["train"].images == 8
+
+
+@pytest.mark.parametrize(
+    ("header", "complaint"),
+    [
+        ("{'descr': '|u1', 'fortran_order': False, 'shape': (-1, 20, 20, 3), }", "where pictures were expected"),
+        ("{'descr': '|u1', 'fortran_order': False, 'shape': (3, -20, 20, 3), }", "where pictures were expected"),
+        ("{'descr': '|u1', 'fortran_order': False, 'shape': (3, 20, 20, 3)", "is damaged"),
+        ("{'descr': '|u1', 'fortran_order': True, 'shape': (3, 20, 20, 3), }", "in Fortran's order"),
+        ("{'descr': '|O', 'fortran_order': False, 'shape': (3,), }", "where pictures were expected"),
+        ("  (((", "is damaged"),
+    ],
+)
+def test_npz_files_with_a_bad_header(tmp_path, header, complaint):
+    text = header.encode().ljust(117) + b"\n"
+    content = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(50)
+    with zipfile.ZipFile(tmp_path / "train_images.npz", "w") as archive:
+        archive.writestr("images.npy", content)
+    (tmp_path / "train_labels.pkl").write_bytes(pickled({"label_specific": np.zeros(3, int)}))
+    with pytest.raises(TPNError, match=complaint):
+        open_images(f"tiered-imagenet:{tmp_path}", SIZE, cache=tmp_path.parent / "cache")
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"labels": [0.0, 0.5]}, "is damaged"),
+        ({"labels": ["a", "b"]}, "no array of numbers"),
+        ({"labels": [0]}, "2 pictures and 1 labels"),
+        ({"catname2label": {"a": [1]}}, "does not give each class a number of its own"),
+        ({"catname2label": {"a": 0, "b": 0}}, "does not give each class a number of its own"),
+    ],
+)
+def test_category_pickles_with_something_else(tmp_path, changes, complaint):
+    for file in ("train_phase_train", "val", "test"):
+        content = {"data": np.zeros((2, SIZE, SIZE, 3), np.uint8), "labels": [0, 1], **changes}
+        (tmp_path / f"miniImageNet_category_split_{file}.pickle").write_bytes(pickled(content))
+    with pytest.raises(TPNError, match=complaint):
+        open_images(f"mini-imagenet:{tmp_path}", SIZE, cache=tmp_path.parent / "cache")
+
+
+def test_paths_that_lead_nowhere(tmp_path, own):
+    (tmp_path / "circle").symlink_to("circle")
+    for path in ("~nobody-of-that-name/x", str(tmp_path / "circle")):
+        with pytest.raises(TPNError, match="leads nowhere|does not exist"):
+            open_images(f"folder:{path}", SIZE, cache=tmp_path / "cache")
+    with pytest.raises(TPNError, match="leads nowhere"):
+        open_images("folder:x", SIZE, cache=Path("~nobody-of-that-name/x"))
+    making.write_folder(tmp_path / "own", as_files(SOURCE))
+    with pytest.raises(TPNError, match="lies among the pictures"):
+        open_images(f"folder:{tmp_path / 'own'}", SIZE, cache=tmp_path / "own" / "cache")

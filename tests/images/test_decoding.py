@@ -49,11 +49,17 @@ def test_16_bits_are_scaled_and_not_cut_off(form):
 
 def test_floats_from_0_to_1_or_255():
     values = np.linspace(0, 1, 256, dtype=np.float32).reshape(16, 16)
-    for scale in (1, 255):
+    for scale in (1, 255, 65535):
         picture = decode(saved(Image.fromarray(values * scale), "TIFF"), 16)
         np.testing.assert_array_equal(picture[..., 2], np.arange(256).reshape(16, 16))
     with pytest.raises(NotAPicture, match="not finite"):
         decode(saved(Image.fromarray(values * np.nan), "TIFF"), 16)
+
+
+def test_32_bits():
+    values = np.arange(256, dtype=np.int32).reshape(16, 16)
+    for scale in (1, 257):
+        np.testing.assert_array_equal(decode(saved(Image.fromarray(values * scale), "TIFF"), 16)[..., 1], values)
 
 
 def test_transparent_pixels_are_white():

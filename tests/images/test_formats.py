@@ -285,11 +285,11 @@ def test_an_own_folder_divided_by_a_list(tmp_path, form):
     rows = [f"{name},{split}" for split, names in named.items() for name in names]
     files[form] = json.dumps(named).encode() if form.endswith("json") else "\n".join(["class,split", *rows]).encode()
     path = making.write_folder(tmp_path / "own", files)
-    with pytest.warns(TPNWarning, match="1 classes are in no split and are left out: 'class 2'"):
+    with pytest.warns(TPNWarning, match="1 class is in no split and is left out: 'class 2'"):
         images = open_images(f"folder:{path}", SIZE, cache=tmp_path / "cache")
     assert {split: sorted(images.split(split).classes) for split in named} == {s: sorted(n) for s, n in named.items()}
     check_contents(images, classes)
-    with pytest.raises(TPNError, match="as --strict asks: 1 classes are in no split"):
+    with pytest.raises(TPNError, match="as --strict asks: 1 class is in no split"):
         open_images(f"folder:{path}", SIZE, cache=tmp_path / "cache", strict=True)
 
 

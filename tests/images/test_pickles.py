@@ -3,6 +3,7 @@
 import os
 import pickle
 import random
+import struct
 import subprocess
 from collections import OrderedDict
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from tpn.errors import TPNError
 from tpn.images.pickles import as_array, as_strings, read_pickle, with_text_keys
-from tpn.images.pickles.array import PickledArray
+from tpn.images.pickles.array import ElementType, PickledArray
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(max_size=200),
@@ -147,6 +148,21 @@ def test_a_billion_laughs_take_no_time():
     as_key = b"\x80\x02}]q\x00" + b"".join(b"h%ch%c\x86q%c" % (i, i, i + 1) for i in range(60)) + b"K\x01s."
     with pytest.raises(TPNError):
         read_pickle(as_key, "x.pkl")
+
+
+def test_a_string_encoded_over_and_over_does_not_fill_the_memory():
+    text = b"X" + struct.pack("<I", 2**16) + b"x" * 2**16 + b"q\x00"
+    call = b"c_codecs\nencode\nh\x00X\x06\x00\x00\x00latin1\x86R"
+    with pytest.raises(TPNError, match="would fill the memory"):
+        read_pickle(b"\x80\x02]" + text + b"0" + call * 3 + b".", "x.pkl")
+
+
+@pytest.mark.parametrize("shape", [(0, 2**62, 2**62, 3), (2**70,), (1,) * 40])
+def test_arrays_of_impossible_shapes(shape):
+    array = PickledArray()
+    array.set(shape, ElementType("u1"), False, b"x" if 0 not in shape else b"")
+    with pytest.raises(TPNError, match="is damaged"):
+        as_array(array, "x.pkl")
 
 
 def test_what_was_expected_and_is_something_else():

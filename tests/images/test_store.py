@@ -134,10 +134,10 @@ def test_several_processes_build_the_same_as_one(tmp_path, monkeypatch, form):
     files["train/dog/broken.png"] = b"nothing"
     write = {"folder": making.write_folder, "zip": making.write_zip, "tar": making.write_tar}[form]
     path = write(tmp_path / "own", files)
-    with pytest.warns(TPNWarning, match="1 pictures cannot be read"):
+    with pytest.warns(TPNWarning, match="1 picture cannot be read"):
         many = open_images(f"folder:{path}", 8, cache=tmp_path / "one")
     monkeypatch.setattr("tpn.images.workers.FEW", 10**6)
-    with pytest.warns(TPNWarning, match="1 pictures cannot be read"):
+    with pytest.warns(TPNWarning, match="1 picture cannot be read"):
         alone = open_images(f"folder:{path}", 8, cache=tmp_path / "two")
     assert many.digest == alone.digest
     assert (many.mean, many.std) == (alone.mean, alone.std)
@@ -249,7 +249,7 @@ def test_a_full_disk_is_told_before_and_while_building(own, tmp_path, monkeypatc
 
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10, 9, 1))
-    with pytest.raises(TPNError, match="need .* GiB in .*cache, where 0.0 GiB are free"):
+    with pytest.raises(TPNError, match="need .* MB in .*cache, where 0.0 MB are free"):
         open_images(f"folder:{own}", SIZE, cache=tmp_path / "cache")
     monkeypatch.undo()
 
@@ -285,3 +285,52 @@ def test_where_stores_are_kept(monkeypatch, tmp_path):
 def test_impossible_sizes(own, tmp_path, size):
     with pytest.raises(TPNError, match="--image-size must be between 1 and 1024 pixels"):
         open_images(f"folder:{own}", size, cache=tmp_path / "cache")
+
+
+def test_closing_gaps_needs_no_further_room_and_keeps_every_other_picture(tmp_path, monkeypatch):
+    files = as_files(MANY)
+    broken = [0, 1, 50, 99]
+    for index in broken:
+        files[f"train/cat/{index}.png"] = b"nothing"
+    path = making.write_folder(tmp_path / "own", files)
+    monkeypatch.setattr("tpn.images.building.BLOCK", 8 * 8 * 3 * 7)
+    with pytest.warns(TPNWarning, match="4 pictures cannot be read"):
+        images = open_images(f"folder:{path}", 8, cache=tmp_path / "cache")
+    kept = [MANY["train"]["cat"][i] for i in sorted(range(100), key=str) if i not in broken]
+    kept += [MANY["train"]["dog"][i] for i in sorted(range(100), key=str)]
+    np.testing.assert_array_equal(images.split("train").pictures, np.stack(kept))
+
+
+def test_what_other_killed_builders_left_is_removed_too(tmp_path):
+    own, folder = making.write_folder(tmp_path / "own", as_files(SOURCE)), tmp_path / "cache"
+    left = folder / ".folder-64-0123456789ab-0123456789abcdef-99.part"
+    left.mkdir(parents=True)
+    open_images(f"folder:{own}", SIZE, cache=folder)
+    assert not left.exists()
+
+
+def test_a_source_that_changes_while_it_is_read_makes_no_store(own, tmp_path, monkeypatch):
+    build = cache.build
+
+    def changing(*arguments):
+        built = build(*arguments)
+        making.write_folder(own, {"train/cat/late.png": encode(SOURCE["val"]["cow"][0])})
+        return built
+
+    monkeypatch.setattr(cache, "build", changing)
+    with pytest.raises(TPNError, match="changed while it was being read"):
+        open_images(f"folder:{own}", SIZE, cache=tmp_path / "cache")
+    assert stores(tmp_path / "cache") == []
+
+
+def test_pictures_that_could_not_be_read_for_once_are_read_the_next_time(own, tmp_path):
+    picture = own / "train/cat/0.png"
+    content = picture.read_bytes()
+    picture.write_bytes(b"")
+    with pytest.warns(TPNWarning, match="1 picture cannot be read"):
+        open_images(f"folder:{own}", SIZE, cache=tmp_path / "cache")
+    with pytest.warns(TPNWarning, match="1 picture cannot be read"):
+        open_images(f"folder:{own}", SIZE, cache=tmp_path / "cache", verify=True)
+    picture.write_bytes(content)
+    picture.chmod(0o600)
+    assert open_images(f"folder:{own}", SIZE, cache=tmp_path / "cache").info()["train"].images == 8

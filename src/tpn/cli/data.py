@@ -11,8 +11,9 @@ from tpn.cli.pictures import PictureOptions, SourceArgument
 from tpn.cli.session import describe_setting
 from tpn.episodes import Setting
 from tpn.errors import TPNError
-from tpn.images import SplitInfo, find_source
+from tpn.images import SplitInfo, check_size, find_source
 from tpn.images.cache import cache_folder, find_store, refusal
+from tpn.images.containers import printable, size_text
 from tpn.images.quickdraw import QuickDraw
 from tpn.images.store import Store
 
@@ -28,7 +29,9 @@ SOURCE is one of
   quickdraw              345 classes of drawings, which come with the package
   mini-imagenet:PATH     miniImageNet, in any form that it is passed on in, or the ILSVRC-2012 training pictures
   tiered-imagenet:PATH   tieredImageNet, likewise
-  folder:PATH            your own: PATH/{train,val,test}/CLASS/* or PATH/CLASS/*
+  folder:PATH            your own: PATH/{train,val,test}/CLASS/*, or PATH/CLASS/* and the classes are divided 64/16/20
+                         per cent by --class-seed, or as PATH/splits.json ({"train": ["cat", ...], "val": [...],
+                         "test": [...]}) or PATH/splits.csv (columns class and split) says
 PATH is a folder, or a zip or tar archive; what it holds is recognised.
 
 `tpn data COMMAND --help` explains the options.
@@ -91,7 +94,7 @@ def info(arguments: list[str]) -> int:
         print(json.dumps({**facts, "splits": {name: counts(info) for name, info in splits.items()}}))
         return 0
     size = facts["image_size"]
-    print(f"{facts['source']}: {facts['layout']}, {size}x{size} pixels, {facts['channels']} channel(s)")
+    print(f"{printable(facts['source'])}: {facts['layout']}, {size}x{size} pixels, {facts['channels']} channel(s)")
     print_splits(splits)
     for sentence in [*facts["problems"], *facts["remarks"]]:
         print(f"  {sentence}")
@@ -117,6 +120,7 @@ def look(options: Info) -> tuple[dict[str, Any], dict[str, SplitInfo]]:
         }
         facts.update(image_size=images.image_size, channels=images.channels, mean=images.mean, std=images.std)
         return {**facts, "problems": [], "remarks": []}, images.info()
+    check_size(options.image_size)
     size = options.image_size or source.image_size
     facts = {"source": source.spec, "image_size": size, "channels": Store.channels}
     with source:
@@ -163,7 +167,7 @@ def prepare(arguments: list[str]) -> int:
         print("These drawings come with the package: nothing needs to be prepared.")
     elif isinstance(images, Store):
         size = sum(file.stat().st_size for file in images.folder.iterdir())
-        print(f"Ready in {images.folder} ({size / 1e9:.2f} GB, {seconds:.1f} s).")
+        print(f"Ready in {images.folder} ({size_text(size)}, {seconds:.1f} s).")
     return 0
 
 

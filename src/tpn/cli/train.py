@@ -1,5 +1,6 @@
 """tpn train: train a method by episodes."""
 
+import re
 import shlex
 import signal
 from dataclasses import dataclass, replace
@@ -19,6 +20,8 @@ from tpn.progress import clock
 from tpn.training.checkpoint import State
 from tpn.training.loop import Outcome, train
 from tpn.training.run import Run, RunConfig
+
+LONGEST_NAME = 40
 
 AnyConfig = TypeVar("AnyConfig", bound=Config)
 AnySetting = TypeVar("AnySetting", bound=Setting)
@@ -111,13 +114,17 @@ def default_folder(config: RunConfig) -> Path:
     """runs/tpn-quickdraw-5way-5shot-seed0."""
     setting = config.episode
     kind, _, path = config.data.partition(":")
-    data = f"{kind}-{Path(path).stem}" if kind == "folder" else kind
+    name = re.sub(r"\.(zip|tar|tgz|tar\.\w+)$", "", Path(path).name)[:LONGEST_NAME]
+    data = f"{kind}-{name}" if kind == "folder" else kind
     return Path("runs", f"{config.method}-{data}-{setting.way}way-{setting.shot}shot-seed{config.seed}")
 
 
 def check(run: Run, config: RunConfig, resume: bool, images: Images) -> None:
     """Refuse what cannot be trained, or not there. Nothing is written yet, and nothing is ever overwritten."""
     build_method(config.method, config.settings, config.dimensions)
+    _, colon, path = config.data.partition(":")
+    if colon and run.folder.resolve().is_relative_to(path):
+        raise TPNError(f"{run.folder} lies among the pictures of {config.data}: choose another --out.")
     for split in ("train", "val"):
         Sampler(images.split(split), config.episode, config.seed)
     if run.exists:

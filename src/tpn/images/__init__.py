@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from tpn.errors import TPNError
+from tpn.files import resolved
 from tpn.images.cache import cache_folder, open_store
 from tpn.images.folder import OwnFolder
 from tpn.images.mini_imagenet import MiniImageNet
@@ -11,7 +12,7 @@ from tpn.images.source import Source
 from tpn.images.split import SPLITS, Images, Split, SplitInfo
 from tpn.images.tiered_imagenet import TieredImageNet
 
-__all__ = ["SPLITS", "Images", "Split", "SplitInfo", "find_source", "open_images"]
+__all__ = ["SPLITS", "Images", "Split", "SplitInfo", "check_size", "find_source", "open_images"]
 
 LARGEST_SIZE = 1024
 """No few-shot network takes larger pictures."""
@@ -37,13 +38,17 @@ def open_images(
     `verify` compares a store that is already there with its checksums.
     """
     source = find_source(spec, class_seed)
-    largest = LARGEST_DRAWING if source is None else LARGEST_SIZE
-    if image_size is not None and not 1 <= image_size <= largest:
-        raise TPNError(f"--image-size must be between 1 and {largest} pixels, not {image_size}.")
+    check_size(image_size, LARGEST_DRAWING if source is None else LARGEST_SIZE)
     if source is None:
         return QuickDraw(image_size)
     with source:
         return open_store(source, image_size or source.image_size, cache_folder(cache), strict, verify)
+
+
+def check_size(size: int | None, largest: int = LARGEST_SIZE) -> None:
+    """Refuse a size that pictures cannot be scaled to."""
+    if size is not None and not 1 <= size <= largest:
+        raise TPNError(f"--image-size must be between 1 and {largest} pixels, not {size}.")
 
 
 def find_source(spec: str, class_seed: int = 0) -> Source | None:
@@ -55,5 +60,5 @@ def find_source(spec: str, class_seed: int = 0) -> Source | None:
         raise TPNError(f"Unknown data {spec!r}: write {SOURCES}.")
     if not path:
         raise TPNError(f"Say where the pictures lie: {kind}:PATH.")
-    place = Path(path).expanduser().resolve()
+    place = resolved(Path(path))
     return OwnFolder(place, class_seed) if kind == "folder" else KINDS[kind](place)

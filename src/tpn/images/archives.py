@@ -14,6 +14,9 @@ from tpn.errors import TPNError
 from tpn.images.containers import DAMAGES, LARGEST_FILE, Container, Content, Folder, printable, too_large
 from tpn.images.pickles import not_what_it_seems
 
+ENCRYPTED = 0x1
+"""The flag of an encrypted entry of a zip archive."""
+
 
 class Zip(Container):
     """A zip archive."""
@@ -28,23 +31,34 @@ class Zip(Container):
     def close(self) -> None:
         self._archive.close()
 
-    def _list(self) -> Iterable[str]:
+    @cached_property
+    def _entries(self) -> dict[str, zipfile.ZipInfo]:
+        entries = {}
         for entry in self._archive.infolist():
-            _check_name(entry.filename, self.path)
+            name = _plain(entry.filename)
+            _check_name(name, self.path)
             if stat.S_ISLNK(entry.external_attr >> 16):
-                raise _link(entry.filename, self.path)
+                raise _link(name, self.path)
             if not entry.is_dir():
-                yield entry.filename
+                entries[name] = entry
+        return entries
+
+    def _list(self) -> Iterable[str]:
+        return self._entries
 
     def open(self, name: str) -> io.BufferedIOBase:
-        return cast(io.BufferedIOBase, self._archive.open(name))
+        return cast(io.BufferedIOBase, self._archive.open(self._entries[name]))
+
+    def size(self, name: str) -> int:
+        return self._entries[name].file_size
 
     def read(self, names: Collection[str]) -> Iterator[tuple[str, Content]]:
-        entries = [self._archive.getinfo(name) for name in names]
-        for entry in sorted(entries, key=lambda entry: entry.header_offset):
-            yield entry.filename, self._read(entry)
+        for name in sorted(names, key=lambda name: self._entries[name].header_offset):
+            yield name, self._read(self._entries[name])
 
     def _read(self, entry: zipfile.ZipInfo) -> Content:
+        if entry.flag_bits & ENCRYPTED:
+            return OSError("it is encrypted")
         if entry.file_size > LARGEST_FILE:
             return too_large(entry.file_size)
         try:
@@ -68,7 +82,7 @@ class Tar(Container):
         members = {}
         try:
             for member in self._archive:
-                name = re.sub(r"^(\./)+", "", member.name)
+                name = _plain(member.name)
                 _check_name(name, self.path)
                 if member.islnk() or member.issym():
                     raise _link(name, self.path)
@@ -90,6 +104,9 @@ class Tar(Container):
         stream = cast(io.BufferedIOBase | None, self._archive.extractfile(self._members[name]))
         assert stream is not None, "only ordinary files are listed"
         return stream
+
+    def size(self, name: str) -> int:
+        return self._members[name].size
 
     def read(self, names: Collection[str]) -> Iterator[tuple[str, Content]]:
         for name in sorted(names, key=lambda name: self._members[name].offset_data):
@@ -128,6 +145,9 @@ class TarsOfClasses(Container):
     def open(self, name: str) -> io.BufferedIOBase:
         raise TPNError(f"{self.describe(name)} cannot be opened alone.")
 
+    def size(self, name: str) -> int:
+        raise TPNError(f"The size of {self.describe(name)} is not known.")
+
     def read(self, names: Collection[str]) -> Iterator[tuple[str, Content]]:
         wanted = set(names)
         for class_, archive in self.archives.items():
@@ -160,7 +180,7 @@ def open_container(path: Path) -> Container:
             start = stream.read(512)
         if reason := not_what_it_seems(start):
             raise TPNError(f"{path} is not an archive: {reason}")
-        if zipfile.is_zipfile(path):
+        if start.startswith(b"PK") and zipfile.is_zipfile(path):  # a tar with a zip in it would pass for one, too
             return Zip(path)
         if tarfile.is_tarfile(path):
             return Tar(path)
@@ -175,6 +195,11 @@ def _read_member(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Content:
     stream = archive.extractfile(member)
     content = stream.read() if stream is not None else b""
     return content if len(content) == member.size else OSError("the archive ends within it")
+
+
+def _plain(name: str) -> str:
+    """A name without the ./ that some programs put before it."""
+    return re.sub(r"^(\./)+", "", name)
 
 
 def _check_name(name: str, archive: Path) -> None:

@@ -13,6 +13,9 @@ from tpn.images.containers import DAMAGES, Container
 from tpn.images.pickles import as_array, read_pickle
 from tpn.images.pickles.array import PickledArray
 
+LONGEST = 2**15
+"""Pictures are not higher or wider than this."""
+
 
 class PixelArray:
     """The pixels of all pictures in one array, their keys being their places in it."""
@@ -71,7 +74,9 @@ class NpzPixels:
                 self.shape = self._header(stream)
         except KeyError as failure:
             raise TPNError(f"{container.describe(name)} has no array called {member!r}.") from failure
-        except DAMAGES as failure:
+        except TPNError:
+            raise
+        except Exception as failure:  # NumPy reads the header as Python's parser does, with all its errors
             raise TPNError(f"{container.describe(name)} is damaged: {failure}.") from failure
 
     @contextmanager
@@ -116,7 +121,13 @@ class NpzPixels:
 
 def check_pixels(shape: tuple[int, ...], dtype: Any, name: str) -> None:
     """Refuse an array that is not one of pictures with three colours of 8 bits."""
-    if len(shape) != 4 or shape[3] != 3 or dtype != np.uint8 or 0 in shape[1:]:
+    if (
+        len(shape) != 4
+        or shape[3] != 3
+        or dtype != np.uint8
+        or not 0 <= shape[0] < 2**40
+        or not all(1 <= length <= LONGEST for length in shape[1:3])
+    ):
         raise TPNError(
             f"{name} has an array of the shape {shape} and the type {dtype} where pictures were expected: "
             "a number of them x height x width x 3, of 8 bits."

@@ -1,6 +1,7 @@
 """Building the arrays of a store: every picture decoded and scaled once, whatever its source."""
 
 import hashlib
+import io
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,8 +12,9 @@ import numpy as np
 
 from tpn.errors import TPNError
 from tpn.files import explaining_failure
-from tpn.images.listing import NAMED, Listing, Problems, Reader
-from tpn.images.workers import CHANNELS, Picture, Target, decode_all
+from tpn.images.containers import size_text
+from tpn.images.listing import NAMED, Listing, Problems, Reader, counted
+from tpn.images.workers import CHANNELS, Picture, Target, decode_all, values_start
 from tpn.progress import progress
 
 BLOCK = 2**22
@@ -56,7 +58,7 @@ def build(listing: Listing, folder: Path, size: int) -> dict[str, Built]:
     for name, split in listing.splits.items():
         classes = {class_: len(keys) for class_, keys in split.classes.items()}
         built[name] = Built(folder / f"{name}.npy", classes, np.zeros(sum(classes.values()), np.uint64))
-        write_header(built[name].file, built[name].pictures, size)
+        make_file(built[name].file, built[name].pictures, size)
     with progress("preparing pictures", total, "pictures") as advance:
         for batch in decode_all(pictures_of(listing), {name: done.file for name, done in built.items()}, size, total):
             for name, histogram in batch.histograms.items():
@@ -91,17 +93,25 @@ def check_space(folder: Path, needed: int) -> None:
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise TPNError(
-            f"The prepared pictures need {needed / 2**30:.1f} GiB in {folder.parent}, where {free / 2**30:.1f} GiB are "
-            "free. Make room, choose a smaller --image-size, or another place with --cache."
+            f"The prepared pictures need {size_text(needed)} in {folder.parent}, where {size_text(free)} are free. "
+            "Make room, choose a smaller --image-size, or another place with --cache."
         )
 
 
-def write_header(path: Path, rows: int, size: int) -> None:
+def header(rows: int, size: int) -> bytes:
+    """The beginning of an .npy file with so many pictures; of the same length whatever their number."""
+    stream = io.BytesIO()
+    facts = {"descr": "|u1", "fortran_order": False, "shape": (rows, size, size, CHANNELS)}
+    np.lib.format.write_array_header_1_0(stream, facts)
+    return stream.getvalue()
+
+
+def make_file(path: Path, rows: int, size: int) -> None:
     """Make an .npy file for so many pictures."""
-    header = {"descr": "|u1", "fortran_order": False, "shape": (rows, size, size, CHANNELS)}
+    start = header(rows, size)
     with explaining_failure(path), open(path, "wb") as stream:
-        np.lib.format.write_array_header_1_0(stream, header)
-        stream.truncate(stream.tell() + rows * size * size * CHANNELS)
+        stream.write(start)
+        stream.truncate(len(start) + rows * size * size * CHANNELS)
 
 
 def leave_out_gaps(split: Built, name: str, problems: Problems, size: int) -> None:
@@ -116,18 +126,27 @@ def leave_out_gaps(split: Built, name: str, problems: Problems, size: int) -> No
         del counts[class_]
     split.classes, rows = counts, np.flatnonzero(kept)
     if split.classes:
-        full, whole = split.file.with_suffix(".full"), split.file
-        whole.rename(full)
-        write_header(whole, len(rows), size)
-        source, target = np.load(full, mmap_mode="r"), np.load(whole, mmap_mode="r+")
-        at_once = max(1, BLOCK // (size * size * CHANNELS))
-        for start in range(0, len(rows), at_once):
-            target[start : start + at_once] = source[rows[start : start + at_once]]
-        target.flush()
-        full.unlink()
+        move_up(split.file, rows, size)
     else:
         split.file.unlink()
     split.sources = split.sources[kept]
+
+
+def move_up(path: Path, rows: np.ndarray, size: int) -> None:
+    """Keep only these rows of an .npy file, moving each to its new place; the file needs no more room for that."""
+    one, start = size * size * CHANNELS, values_start(path)
+    at_once = max(1, BLOCK // one)
+    with explaining_failure(path), open(path, "r+b") as stream:
+        place = start
+        for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1):
+            for first in range(int(run[0]), int(run[-1]) + 1, at_once):
+                stream.seek(start + first * one)
+                content = stream.read(min(at_once, int(run[-1]) + 1 - first) * one)
+                stream.seek(place)
+                place += stream.write(content)
+        stream.truncate(place)
+        stream.seek(0)
+        stream.write(header(len(rows), size))
 
 
 def in_two_splits(built: dict[str, Built]) -> list[str]:
@@ -140,8 +159,8 @@ def in_two_splits(built: dict[str, Built]) -> list[str]:
                 pairs = {tuple(class_of(built[name], digest) for name in (first, second)) for digest in common}
                 examples = "; ".join(f"{one} and {other}" for one, other in sorted(pairs)[:NAMED])
                 remarks.append(
-                    f"{len(common):,} pictures are both in the {first} and in the {second} split, in the classes "
-                    f"{examples}{' …' if len(pairs) > NAMED else ''}"
+                    f"{counted(len(common), f'pictures are both in the {first} and in the {second} split')}, in the "
+                    f"classes {examples}{' …' if len(pairs) > NAMED else ''}"
                 )
     return remarks
 

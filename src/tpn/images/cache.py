@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tpn.errors import TPNError
-from tpn.files import UNFINISHED, explaining_failure, make_folder, sync_folder, write_json
+from tpn.files import UNFINISHED, explaining_failure, make_folder, resolved, sync_folder, write_json
 from tpn.images.building import build
 from tpn.images.listing import Listing, tell
 from tpn.images.source import Source
 from tpn.images.store import FORMAT, MANIFEST, Store
-from tpn.images.workers import CHANNELS
+from tpn.images.workers import CHANNELS, uninterrupted
 
 if sys.platform != "win32":
     import fcntl
@@ -27,11 +27,15 @@ def open_store(source: Source, size: int, cache: Path, strict: bool = False, ver
     What is wrong with the source is told as warnings or, if `strict`, refused. `verify` compares a store that was built
     before with its checksums, and builds it anew if they are wrong.
     """
+    if cache.resolve().is_relative_to(source.path):
+        raise TPNError(f"The cache {cache} lies among the pictures of {source.spec}: choose another with --cache.")
     store = find_store(source, size, cache, verify)
     if store is None:
         if not source.path.exists():
             raise TPNError(f"{source.path} does not exist.")
         store = _build_alone(source, size, cache, strict, verify)
+    elif verify and not (strict and store.problems):
+        tell([*store.problems, *store.remarks], source.spec)
     if strict and store.problems:
         raise refusal(source, store.problems)
     return store
@@ -39,12 +43,8 @@ def open_store(source: Source, size: int, cache: Path, strict: bool = False, ver
 
 def cache_folder(cache: Path | None) -> Path:
     """Where stores are kept: as given, or as TPN_CACHE says, or where caches are on this system."""
-    if cache is not None:
-        return cache.expanduser().absolute()
-    if named := os.environ.get("TPN_CACHE"):
-        return Path(named).expanduser().absolute()
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base, "tpn").absolute()
+    named = cache or os.environ.get("TPN_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "tpn")
+    return resolved(Path(named))
 
 
 def find_store(source: Source, size: int, cache: Path, verify: bool = False) -> Store | None:
@@ -85,13 +85,30 @@ def _build_alone(source: Source, size: int, cache: Path, strict: bool, verify: b
     with _locked(cache / f".{_name(source, size)}.lock"):
         store = find_store(source, size, cache, verify)  # built by another process in the meantime?
         if store is None:
-            for left in cache.glob(f".{_name(source, size)}-*{UNFINISHED}"):  # by a process that was killed
-                shutil.rmtree(left, ignore_errors=True)
+            _sweep(cache, _name(source, size))
             _build(source, size, cache, strict)
             store = find_store(source, size, cache)
     if store is None:
-        raise TPNError(f"{source.spec} changed while it was being read. Run the command again when it is complete.")
+        raise _changed(source)
     return store
+
+
+def _changed(source: Source) -> TPNError:
+    return TPNError(f"{source.spec} changed while it was being read. Run the command again when it is complete.")
+
+
+def _sweep(cache: Path, mine: str) -> None:
+    """Remove what processes that were killed while building have left, if nobody is building there now."""
+    for left in cache.glob(f".*{UNFINISHED}"):
+        name = left.name[1:].rsplit("-", 2)[0]
+        if name == mine:  # locked by this process
+            shutil.rmtree(left, ignore_errors=True)
+            continue
+        try:
+            with _locked(cache / f".{name}.lock", wait=False):
+                shutil.rmtree(left, ignore_errors=True)
+        except BlockingIOError:
+            continue
 
 
 def _build(source: Source, size: int, cache: Path, strict: bool) -> None:
@@ -107,12 +124,16 @@ def _build(source: Source, size: int, cache: Path, strict: bool) -> None:
             _fill(part, source, listing, size)
             if strict and listing.problems.sentences:
                 raise refusal(source, listing.problems.sentences)
+            as_it_is_now = type(source.container)(source.container.path)
+            if not final.name.endswith(as_it_is_now.fingerprint()):
+                raise _changed(source)
             for old in cache.glob(f"{_name(source, size)}-*"):  # damaged, or of the source as it was
                 shutil.rmtree(old, ignore_errors=True)
             os.rename(part, final)
             sync_folder(cache)
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        with uninterrupted():
+            shutil.rmtree(part, ignore_errors=True)
     tell([*listing.problems.sentences, *listing.remarks], source.spec)
 
 
@@ -137,7 +158,7 @@ def _fill(folder: Path, source: Source, listing: Listing, size: int) -> None:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _locked(path: Path, wait: bool = True) -> Iterator[None]:
     """Hold a lock file, waiting for whoever holds it now. Without locks, the last one to finish wins: all are alike."""
     if sys.platform == "win32":
         yield
@@ -148,6 +169,8 @@ def _locked(path: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            if not wait:
+                raise
             print("Waiting for another process that prepares the same pictures …", file=sys.stderr, flush=True)
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield

@@ -5,6 +5,7 @@ import io
 import lzma
 import mmap
 import os
+import shutil
 import stat
 import tarfile
 import tempfile
@@ -20,6 +21,8 @@ from tpn.errors import TPNError
 
 LARGEST_FILE = 2**28
 """A picture file of more bytes than this is not read."""
+DEEPEST = 10
+"""Folders in folders beyond this depth are not looked at."""
 DAMAGES = (
     tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError,
     EOFError, OSError, ValueError, NotImplementedError, RuntimeError,
@@ -53,6 +56,10 @@ class Container(ABC):
         """Open one of the files."""
 
     @abstractmethod
+    def size(self, name: str) -> int:
+        """How many bytes it has, unpacked."""
+
+    @abstractmethod
     def read(self, names: Collection[str]) -> Iterator[tuple[str, Content]]:
         """The contents of these files, in the order in which they can be read fastest."""
 
@@ -82,6 +89,11 @@ class Container(ABC):
 
     def mapped(self, name: str) -> memoryview:
         """A large file as memory. One inside an archive is unpacked to a nameless temporary file first."""
+        if self.size(name) > shutil.disk_usage(tempfile.gettempdir()).free:
+            raise TPNError(
+                f"{self.describe(name)} has {size_text(self.size(name))}; {tempfile.gettempdir()} has less room. "
+                "Unpack the archive, and name the folder."
+            )
         try:
             with tempfile.TemporaryFile() as copy, self.open(name) as stream:
                 while block := stream.read(2**20):
@@ -97,19 +109,15 @@ class Folder(Container):
     kind = "folder"
 
     def _list(self) -> Iterable[str]:
-        seen: set[tuple[int, int]] = set()
-
         def unreadable(failure: OSError) -> None:
             self.unreadable.append(f"{failure.filename}: {failure.strerror}")
 
         for folder, below, files in os.walk(self.path, followlinks=True, onerror=unreadable):
-            place = os.stat(folder)
-            if (place.st_dev, place.st_ino) in seen:  # a link that leads back up
+            relative = Path(folder).relative_to(self.path)
+            if len(relative.parts) > DEEPEST or _leads_up(folder, self.path):
                 below.clear()
                 continue
-            seen.add((place.st_dev, place.st_ino))
             below[:] = sorted(name for name in below if not name.startswith("."))
-            relative = Path(folder).relative_to(self.path)
             if not below and not any(not name.startswith(".") for name in files):
                 self.empty_folders.append(relative.as_posix())
             for name in files:
@@ -125,6 +133,9 @@ class Folder(Container):
         if not stat.S_ISREG((self.path / name).stat().st_mode):  # a pipe would wait for somebody to fill it
             raise OSError("it is no ordinary file")
         return open(self.path / name, "rb")
+
+    def size(self, name: str) -> int:
+        return (self.path / name).stat().st_size
 
     def read(self, names: Collection[str]) -> Iterator[tuple[str, Content]]:
         for name in sorted(names):
@@ -150,9 +161,22 @@ class Folder(Container):
             raise TPNError(f"Cannot read {self.path / name}: {failure.strerror or failure}.") from failure
 
 
+def as_text(name: str) -> str:
+    """A name as text that can be written, whatever bytes its file system has for it."""
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
 def printable(name: str) -> str:
-    """A name that can be shown and written whatever bytes its file system has for it."""
-    return os.fsencode(name).decode("utf-8", "replace")
+    """A name as it can be shown on any terminal: without line ends and the like."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in as_text(name))
+
+
+def _leads_up(folder: str, root: Path) -> bool:
+    """Is this a link to a folder that it is in?"""
+    if Path(folder) == root:
+        return False
+    target, home = os.path.realpath(folder), os.path.realpath(os.path.dirname(folder))
+    return os.path.commonpath([target, home]) == target
 
 
 def _hidden(name: str) -> bool:
@@ -164,6 +188,11 @@ _BY_SYSTEMS = {"thumbs.db", "desktop.ini", "icon\r"}
 """Files that operating systems put among pictures."""
 
 
+def size_text(size: float) -> str:
+    """A number of bytes as people write it."""
+    return f"{size / 1e9:.2f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"
+
+
 def too_large(size: int) -> OSError:
     return OSError(f"it has {size:,} bytes, more than any picture should ({LARGEST_FILE:,})")
 
@@ -173,7 +202,7 @@ def _facts(path: Path) -> str:
         facts = path.stat()
     except OSError:
         return "unreadable"
-    return f"{facts.st_size} {facts.st_mtime_ns}"
+    return f"{facts.st_size} {facts.st_mtime_ns} {facts.st_mode}"
 
 
 def _digest(lines: Iterable[str]) -> str:

@@ -35,7 +35,7 @@ def decode(content: bytes, size: int) -> Pixels:
                 image.draft(None, (2 * size, 2 * size))  # JPEG can leave out detail that scaling would remove anyway
                 upright = ImageOps.exif_transpose(image)
                 return scale(np.asarray(in_colour(upright)), size)
-    except NotAPicture:
+    except (NotAPicture, MemoryError):
         raise
     except Exception as failure:  # Pillow's readers raise whatever they stumble over
         raise NotAPicture(f"it cannot be read as a picture ({_reason(failure)})") from failure
@@ -61,14 +61,15 @@ def in_colour(image: Image.Image) -> Image.Image:
 
 
 def _to_8_bits(image: Image.Image) -> UInt8[np.ndarray, "height width"]:
-    """Grey values of 16 or 32 bits or floats, scaled to 8 bits."""
+    """Grey values of 16 or 32 bits, or floats, scaled to 8 bits."""
     values: Any = np.asarray(image, np.float32)
     if not np.isfinite(values).all():
         raise NotAPicture("it has values that are not finite")
-    if image.mode == "F":
-        full = 1.0 if values.max(initial=0) <= 1 else 255.0
+    if image.mode in ("I", "F"):  # nothing says what white is: the least that has room for all values
+        most = float(values.max(initial=0))
+        full = next((full for full in (1.0, 255.0, 65535.0) if most <= full and (full > 1 or image.mode == "F")), most)
     else:
-        full = 65535.0 if values.max(initial=0) <= 65535 else float(2**32 - 1)
+        full = 65535.0
     eight: np.ndarray = np.clip(np.rint(values * (255 / full)), 0, 255).astype(np.uint8)
     return eight
 

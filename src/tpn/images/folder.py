@@ -42,24 +42,23 @@ class OwnFolder(Source):
         """The one folder that everything is in, as archives often have it, or nothing."""
         return wrapping_folder(self.container.names)
 
-    def listing(self) -> Listing:
-        names, listing = self.container.names, Listing(self.container.kind, {})
-        for failure in self.container.unreadable:
-            listing.problems.add("folders may not be read", printable(failure))
-        for name in self.container.empty_folders:
-            listing.problems.add("folders are empty", printable(name))
+    def find(self) -> Listing:
+        listing = Listing(self.container.kind, {})
         folders: dict[str, list[str]] = {}
-        for name in names:
+        for name in self.container.names:
             folder, inside, _ = name.removeprefix(self.base).partition("/")
             if inside:
                 folders.setdefault(folder, []).append(name)
             elif folder not in LISTS:
                 listing.problems.add("files are in no class folder", printable(name))
-        if "train" in map(str.lower, folders) and all(folder.lower() in SPLIT_FOLDERS for folder in folders):
-            self._take_split_folders(listing, folders)
+        splits = {folder: names for folder, names in folders.items() if folder.lower() in SPLIT_FOLDERS}
+        if "train" in map(str.lower, splits) and (len(splits) > 1 or splits == folders):
+            for folder in sorted(set(folders) - set(splits)):
+                listing.problems.add("folders are none of the splits and are left out", printable(folder))
+            self._take_split_folders(listing, splits)
         else:
             self._divide(listing, of_pictures(folders, listing.problems))
-        return listing.tidy(self.spec)
+        return listing
 
     def _take_split_folders(self, listing: Listing, folders: dict[str, list[str]]) -> None:
         listing.layout += " with folders of splits and classes"
@@ -118,6 +117,8 @@ def _rows_of_json(text: str, where: Path) -> list[tuple[str, str]]:
     """Class and split for each entry of {"train": [...], "val": [...], "test": [...]}."""
     try:
         content = json.loads(text)
+        if not all(isinstance(classes, list) for classes in content.values()):
+            raise TypeError("the classes of a split are no list")
         if not all(isinstance(class_, str) for classes in content.values() for class_ in classes):
             raise TypeError("a class is no string")
         return [(class_, split) for split, classes in content.items() for class_ in classes]

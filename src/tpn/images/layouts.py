@@ -14,7 +14,7 @@ from tpn.images.split import SPLITS
 
 SPLIT_FOLDERS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 """What folders of splits are called."""
-NOT_PICTURES = "files are no pictures by their names and are left out"
+NOT_PICTURES = "files are no pictures by name and are left out"
 
 
 def listed_in_csv(container: Container, where: str) -> Listing | None:
@@ -22,45 +22,71 @@ def listed_in_csv(container: Container, where: str) -> Listing | None:
     lists = {split: shallowest(container.names, f"{split}.csv") for split in SPLITS}
     if not all(lists.values()):
         return None
-    base = str(PurePosixPath(lists["train"] or "").parent)
-    pictures = _by_file_name(container.names, preferred=str(PurePosixPath(base, "images")))
+    pictures = _Pictures(container, str(PurePosixPath(lists["train"] or "").parent))
     listing = Listing(f"{where} with csv lists (Ravi layout)", {})
-    unused = set(pictures)
+    used: set[str] = set()
     for split, name in lists.items():
         assert name is not None, "checked above"
         classes: dict[str, list[str]] = {}
         seen: set[str] = set()
         for row, (file, label) in enumerate(read_rows(container, name, ("filename", "label")), 2):
-            file_name = file.replace("\\", "/").rsplit("/", 1)[-1]
-            if file_name not in pictures:
-                listing.problems.add("rows of the lists have no picture", f"{split}.csv, row {row}: {file}")
-            elif file_name in seen:
-                listing.problems.add("rows of the lists repeat another", f"{split}.csv, row {row}: {file}")
+            picture = pictures.find(file)
+            if picture is None:
+                listing.problems.add("rows of the lists have no picture", f"{split}.csv, row {row}: {printable(file)}")
+            elif picture in seen:
+                listing.problems.add("rows of the lists repeat another", f"{split}.csv, row {row}: {printable(file)}")
             else:
-                classes.setdefault(label, []).append(pictures[file_name])
-                seen.add(file_name)
-        unused -= seen
+                classes.setdefault(label, []).append(picture)
+                seen.add(picture)
+        used |= seen
         listing.splits[split] = SplitListing(container, {label: sorted(names) for label, names in classes.items()})
-    for file_name in sorted(unused):
-        listing.problems.add("pictures are in none of the lists", printable(pictures[file_name]))
+    for picture in sorted(pictures.names - used):
+        listing.problems.add("pictures are in none of the lists", printable(picture))
     return listing
+
+
+class _Pictures:
+    """The pictures that the rows of lists can mean."""
+
+    def __init__(self, container: Container, base: str) -> None:
+        self.container, self.base = container, base
+        self.names = {name for name in container.names if is_picture(name)}
+        self.by_file_name: dict[str, list[str]] = {}
+        for name in self.names:
+            self.by_file_name.setdefault(PurePosixPath(name).name, []).append(name)
+
+    def find(self, file: str) -> str | None:
+        """The picture at that path, from the lists or from the folder `images`; or the only one with that file name."""
+        path = PurePosixPath(file.replace("\\", "/"))
+        for folder in ("images", ""):
+            if (name := str(PurePosixPath(self.base, folder, path))) in self.names:
+                return name
+        found = self.by_file_name.get(path.name, [])
+        if len(found) > 1:
+            raise TPNError(
+                f"{self.container.path} has several pictures called {printable(path.name)}, such as "
+                f"{printable(min(found))} and {printable(max(found))}, and its lists do not say which they mean."
+            )
+        return found[0] if found else None
 
 
 def read_rows(container: Container, name: str, columns: tuple[str, str]) -> list[tuple[str, str]]:
     """Two columns of a csv file that names them in its first row."""
+    text = container.read_text(name).replace("\r\n", "\n").replace("\r", "\n")
     try:
-        reader = csv.DictReader(io.StringIO(container.read_text(name)), strict=True)
-        if missing := [column for column in columns if column not in (reader.fieldnames or [])]:
+        reader = csv.DictReader(io.StringIO(text), strict=True, skipinitialspace=True)
+        reader.fieldnames = [column.strip() for column in reader.fieldnames or []]
+        if missing := [column for column in columns if column not in reader.fieldnames]:
             raise TPNError(
                 f"{container.describe(name)} has no column {missing[0]!r}: its first row must name the columns "
                 f"{' and '.join(columns)}."
             )
         rows = []
         for number, row in enumerate(reader, 2):
-            first, second = (row[column] for column in columns)
+            first, second = ((row[column] or "").strip() for column in columns)
             if not first or not second:
                 raise TPNError(f"{container.describe(name)} is incomplete in row {number}.")
-            rows.append((first.strip(), second.strip()))
+            rows.append((first, second))
     except csv.Error as failure:
         raise TPNError(f"{container.describe(name)} is no csv file: {failure}.") from failure
     return rows
@@ -92,7 +118,7 @@ def of_pictures(classes: dict[str, list[str]], problems: Problems) -> dict[str, 
         pictures = [name for name in names if is_picture(name)]
         for name in sorted(set(names) - set(pictures)):
             problems.add(NOT_PICTURES, printable(name))
-        kept[printable(class_)] = sorted(pictures)
+        kept[class_] = sorted(pictures)
     return kept
 
 
@@ -108,15 +134,17 @@ def ilsvrc(container: Container, wanted: Iterable[str], problems: Problems) -> t
         if suffix == ".tar" and stem in wanted:
             archives[stem] = name
     reader: Container = TarsOfClasses(container, archives) if archives else container
-    classes: dict[str, list[str]] = {}
+    bases: dict[str, dict[str, list[str]]] = {}
     for name in reader.names:
-        parts = name.split("/")
-        if len(parts) >= 2 and parts[-2] in wanted and is_picture(name):
-            classes.setdefault(parts[-2], []).append(name)
-    for class_ in sorted(wanted - set(classes)):
-        if classes:
-            problems.add("classes of the benchmark are missing in this copy of ILSVRC-2012", class_)
-    return reader, {class_: sorted(names) for class_, names in classes.items()}
+        *folders, class_, _ = ["", *name.split("/")]
+        if class_ in wanted and is_picture(name):
+            bases.setdefault("/".join(folders), {}).setdefault(class_, []).append(name)
+    if not bases:
+        return reader, {}
+    base = max(bases, key=lambda base: (base.endswith("train"), len(bases[base])))  # its validation pictures lie apart
+    for class_ in sorted(wanted - set(bases[base])):
+        problems.add("classes of the benchmark are missing in this copy of ILSVRC-2012", class_)
+    return reader, {class_: sorted(names) for class_, names in bases[base].items()}
 
 
 def is_picture(name: str) -> bool:
@@ -129,13 +157,3 @@ def shallowest(names: Iterable[str], file_name: str) -> str | None:
     """The file of this name that lies in the fewest folders."""
     found = [name for name in names if name == file_name or name.endswith(f"/{file_name}")]
     return min(found, key=lambda name: (name.count("/"), name), default=None)
-
-
-def _by_file_name(names: Iterable[str], preferred: str) -> dict[str, str]:
-    """File name -> the picture of that name, the one in the preferred folder if there are several."""
-    found: dict[str, str] = {}
-    for name in names:
-        path = PurePosixPath(name)
-        if is_picture(name) and (path.name not in found or str(path.parent) == preferred):
-            found[path.name] = name
-    return found

@@ -8,13 +8,16 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from tpn.errors import TPNError, TPNWarning
+from tpn.images.containers import as_text
 from tpn.images.split import SPLITS
 
 NAMED = 3
 """So many examples of a kind of problem are named; the rest is counted."""
 
-Key = Any
-"""What a reader calls a picture: its name in a container, or its place in an array."""
+SINGULAR = {
+    "pictures": "picture", "classes": "class", "files": "file", "folders": "folder", "rows": "row",
+    "are": "is", "have": "has", "repeat": "repeats",
+}  # fmt: skip
 
 
 @runtime_checkable
@@ -43,9 +46,14 @@ class Problems:
     def sentences(self) -> list[str]:
         """A sentence for each kind."""
         return [
-            f"{count:,} {kind}: {'; '.join(examples)}{' …' if count > len(examples) else ''}"
+            f"{counted(count, kind)}: {'; '.join(examples)}{' …' if count > len(examples) else ''}"
             for kind, (count, examples) in self._kinds.items()
         ]
+
+
+def counted(count: int, what: str) -> str:
+    """A number before what is counted, such as "3 pictures are missing" or "1 picture is missing"."""
+    return f"{count:,} {what}" if count != 1 else f"1 {' '.join(SINGULAR.get(word, word) for word in what.split())}"
 
 
 @dataclass
@@ -68,10 +76,14 @@ class Listing:
     remarks: list[str] = field(default_factory=list)
     """What is worth knowing in any case."""
 
-    def tidy(self, source: str) -> "Listing":
+    def tidy(self, source: str) -> None:
         """In order: splits and classes sorted, empty ones left out, no class in two splits."""
         for name in list(self.splits):
             split = self.splits[name]
+            names = {as_text(class_): class_ for class_ in split.classes}
+            if len(names) < len(split.classes):
+                raise TPNError(f"{source} has two classes whose names cannot be told apart.")
+            split.classes = {text: split.classes[class_] for text, class_ in names.items()}
             for class_, keys in split.classes.items():
                 if not keys:
                     self.problems.add("classes have no pictures and are left out", f"{class_!r} ({name})")
@@ -80,9 +92,9 @@ class Listing:
                 del self.splits[name]
         self.splits = {name: self.splits[name] for name in SPLITS if name in self.splits}
         if not self.splits:
-            raise TPNError(f"{source} has no pictures that belong to a class.")
+            why = f" {'. '.join(self.problems.sentences)}." if self.problems.sentences else ""
+            raise TPNError(f"{source} has no pictures that belong to a class.{why}")
         check_disjoint(self.splits, source)
-        return self
 
 
 def check_disjoint(splits: Mapping[str, SplitListing], source: str) -> None:

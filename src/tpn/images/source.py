@@ -7,7 +7,7 @@ from typing import Any
 
 from tpn.errors import TPNError
 from tpn.images.archives import open_container
-from tpn.images.containers import Container, Folder, printable
+from tpn.images.containers import Container, Folder, as_text, printable
 from tpn.images.listing import Listing
 
 PARTS = {".pkl", ".pickle", ".npz", ".csv"}
@@ -34,7 +34,7 @@ class Source(ABC):
     @property
     def identity(self) -> dict[str, Any]:
         """All that decides what the store holds, but the contents of the source."""
-        return {"kind": self.kind, "path": str(self.path)}
+        return {"kind": self.kind, "path": as_text(str(self.path))}
 
     @cached_property
     def container(self) -> Container:
@@ -50,9 +50,24 @@ class Source(ABC):
         if container := self.__dict__.pop("container", None):
             container.close()
 
-    @abstractmethod
     def listing(self) -> Listing:
-        """What it holds."""
+        """What it holds, in order."""
+        listing = self.find()
+        for failure in self.container.unreadable:
+            listing.problems.add("folders may not be read", printable(failure))
+        for name in self.container.empty_folders:
+            listing.problems.add("folders are empty", printable(name))
+        listing.tidy(self.spec)
+        listing.remarks.extend(self.incompleteness(listing))
+        return listing
+
+    @abstractmethod
+    def find(self) -> Listing:
+        """What it holds, as it is found."""
+
+    def incompleteness(self, listing: Listing) -> list[str]:
+        """A remark if something is missing of what everybody has."""
+        return []
 
     def not_recognised(self, forms: str) -> TPNError:
         """What to say of a source that comes in none of the known forms."""

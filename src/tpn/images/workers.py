@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -88,7 +89,21 @@ def _decode_in_processes(batches: Iterable[list[Picture]], files: dict[str, Path
             "A process that decoded pictures has died, perhaps for want of memory. Nothing half-done is kept."
         ) from failure
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        with uninterrupted():
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Let an impatient user's further Ctrl-C not disturb the clearing up after the first."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def processors() -> int:
@@ -145,6 +160,14 @@ def _pixels(picture: Picture, size: int) -> tuple[np.ndarray, int]:
     return (scale(content, size) if isinstance(content, np.ndarray) else decode(content, size)), digest
 
 
+def values_start(path: Path) -> int:
+    """Where the values of an .npy file begin."""
+    with open(path, "rb") as stream:
+        np.lib.format.read_magic(stream)
+        np.lib.format.read_array_header_1_0(stream)
+        return stream.tell()
+
+
 class _Rows:
     """The rows of .npy files, open for writing."""
 
@@ -163,11 +186,8 @@ class _Rows:
             content, place = content[count:], place + count
 
     def _opened(self, split: str) -> tuple[int, int]:
-        with open(self._files[split], "rb") as stream:
-            np.lib.format.read_magic(stream)
-            np.lib.format.read_array_header_1_0(stream)
-            start = stream.tell()
-        self._open[split] = os.open(self._files[split], os.O_WRONLY), start
+        path = self._files[split]
+        self._open[split] = os.open(path, os.O_WRONLY), values_start(path)
         return self._open[split]
 
     def __exit__(self, *_: object) -> None:
@@ -179,6 +199,7 @@ def _prepare_worker() -> None:
     """Leave Ctrl-C to the main process, and end when that ends, however it does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # some decoders print what they think of a picture
     parent = mp.parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()

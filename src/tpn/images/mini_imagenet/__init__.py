@@ -36,7 +36,7 @@ class MiniImageNet(Source):
     kind = "mini-imagenet"
     labelled_share = 0.4
 
-    def listing(self) -> Listing:
+    def find(self) -> Listing:
         listing = (
             self._cache_pickles()
             or self._category_pickles()
@@ -50,9 +50,20 @@ class MiniImageNet(Source):
                 "for each class; mini-imagenet-cache-{train,val,test}.pkl; miniImageNet_category_split_*.pickle; or "
                 "the training pictures of ILSVRC-2012"
             )
-        listing = listing.tidy(self.spec)
-        listing.remarks.extend(incompleteness(listing))
         return listing
+
+    def incompleteness(self, listing: Listing) -> list[str]:
+        found = {split: listing.splits[split].classes if split in listing.splits else {} for split in SPLITS}
+        counts = {split: len(classes) for split, classes in found.items()}
+        odd = [keys for classes in found.values() for keys in classes.values() if len(keys) != PICTURES]
+        if counts == CLASSES and not odd:
+            return []
+        classes = "/".join(str(counts[split]) for split in SPLITS)
+        return [
+            f"this is not the whole of miniImageNet, which has 64/16/20 classes of {PICTURES} pictures: it has "
+            f"{classes} classes, {len(odd)} of them with another number of pictures. Results are not comparable with "
+            "published ones"
+        ]
 
     def _cache_pickles(self) -> Listing | None:
         """`image_data`, all pixels, and `class_dict`, class -> places."""
@@ -79,9 +90,14 @@ class MiniImageNet(Source):
             content = with_text_keys(unpickle(self.container, name), name)
             pixels = PixelArray(as_array(_get(content, "data", name), name), name)
             labels = as_array(_get(content, "labels", name), name)
-            if labels.shape != (len(pixels),):
-                raise TPNError(f"{name} is damaged: it has {len(pixels)} pictures and {labels.size} labels.")
+            if labels.shape != (len(pixels),) or labels.dtype.kind not in "iu":
+                raise TPNError(
+                    f"{name} is damaged: it has {len(pixels)} pictures and {labels.size} labels of them, "
+                    f"which are {labels.dtype}."
+                )
             numbers = with_text_keys(content.get("catname2label", {}), name)
+            if not all(type(number) is int for number in numbers.values()) or len({*numbers.values()}) < len(numbers):
+                raise TPNError(f"{name} is damaged: its 'catname2label' does not give each class a number of its own.")
             class_of = {number: class_ for class_, number in numbers.items()}
             listing.splits[split] = SplitListing(
                 pixels,
@@ -123,20 +139,6 @@ class MiniImageNet(Source):
                     f"{self.path} has {there}, but no such file for the {split} split. All three are needed."
                 )
         return {split: name for split, name in names.items() if name is not None}
-
-
-def incompleteness(listing: Listing) -> list[str]:
-    """A remark if this is not the whole benchmark."""
-    found = {split: listing.splits[split].classes if split in listing.splits else {} for split in SPLITS}
-    counts = {split: len(classes) for split, classes in found.items()}
-    odd = [keys for classes in found.values() for keys in classes.values() if len(keys) != PICTURES]
-    if counts == CLASSES and not odd:
-        return []
-    classes = "/".join(str(counts[split]) for split in SPLITS)
-    return [
-        f"this is not the whole of miniImageNet, which has 64/16/20 classes of {PICTURES} pictures: it has {classes} "
-        f"classes, {len(odd)} of them with another number of pictures. Results are not comparable with published ones"
-    ]
 
 
 def read_lists() -> dict[str, dict[str, list[int]]]:

@@ -15,6 +15,9 @@ from tpn.errors import TPNError
 from tpn.images.pickles.array import PickledArray, Raw, Refused, text_of
 from tpn.images.pickles.reader import PickleReader
 
+IMPOSSIBLE = (OverflowError, ValueError, TypeError, SystemError, UnicodeError, MemoryError)
+"""What NumPy raises for values that cannot be."""
+
 
 def read_pickle(content: Raw | Any, name: str) -> Any:
     """What the pickle in a buffer says: dicts, lists, tuples, strings, bytes, numbers and `PickledArray`s."""
@@ -53,7 +56,7 @@ def as_array(value: Any, name: str) -> np.ndarray:
             return value.array()
         if isinstance(value, list) and all(type(item) in (int, float, bool) for item in value):
             return np.array(value)
-    except (Refused, OverflowError) as failure:
+    except (Refused, *IMPOSSIBLE) as failure:
         raise TPNError(f"{name} is damaged: {failure}.") from failure
     raise TPNError(f"{name} is damaged: it is no array of numbers.")
 
@@ -64,7 +67,7 @@ def as_strings(value: Any, name: str) -> list[str]:
         items = value.items() if isinstance(value, PickledArray) else value
         if isinstance(items, (list, tuple)):
             return [text_of(item) for item in items]
-    except Refused as failure:
+    except (Refused, *IMPOSSIBLE) as failure:
         raise TPNError(f"{name} is damaged: {failure}.") from failure
     raise TPNError(f"{name} is damaged: it is no list of names.")
 

@@ -9,6 +9,7 @@ import numpy as np
 Raw = bytes | memoryview
 SAFE_TYPES = "biufSU"
 """Kinds of array elements that are plain values: booleans, numbers, bytes and text."""
+MOST_DIMENSIONS = 32
 
 
 class Refused(Exception):
@@ -57,8 +58,10 @@ class PickledArray:
         if isinstance(self.data, list):  # an array of objects
             raise Refused("it has an array of objects where one of numbers was expected")
         dtype = self.type.dtype()
-        if len(self.shape) > 32 or math.prod(self.shape) * dtype.itemsize != len(self.data):
-            raise Refused(f"it has an array of the shape {self.shape[:8]}, but other than as many values")
+        if len(self.shape) > MOST_DIMENSIONS:
+            raise Refused(f"it has an array of {len(self.shape)} dimensions")
+        if math.prod(self.shape) * dtype.itemsize != len(self.data):
+            raise Refused(f"it has an array of the shape {self.shape}, but not as many values")
         values: np.ndarray = np.frombuffer(self.data, dtype)
         return values.reshape(self.shape, order="F" if self.fortran else "C")
 

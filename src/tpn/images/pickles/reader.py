@@ -36,6 +36,7 @@ class PickleReader:
         self.view, self.at = view, 0
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
+        self.encoded = 0
 
     def read(self) -> Any:
         instructions, view = self.instructions, self.view
@@ -139,6 +140,9 @@ class PickleReader:
             text, encoding = arguments
             if not isinstance(text, str) or text_of(encoding) not in ("latin1", "latin-1"):
                 raise Refused("it has bytes in an unexpected encoding")
+            self.encoded += len(text)
+            if self.encoded > len(self.view):  # one string, encoded over and over
+                raise Refused("it would fill the memory")
             self.push(text.encode("latin1"))
         elif name == "OrderedDict" and not arguments:
             self.push({})

@@ -28,16 +28,24 @@ class TieredImageNet(Source):
     kind = "tiered-imagenet"
     labelled_share = 0.1
 
-    def listing(self) -> Listing:
+    def find(self) -> Listing:
         listing = self._arrays() or split_folders(self.container, self.container.kind) or self._from_ilsvrc()
         if listing is None:
             raise self.not_recognised(
                 "{train,val,test}_images_png.pkl or _images.npz with _labels.pkl; folders train, val and test with a "
                 "folder for each class; or the training pictures of ILSVRC-2012"
             )
-        listing = listing.tidy(self.spec)
-        listing.remarks.extend(incompleteness(listing))
         return listing
+
+    def incompleteness(self, listing: Listing) -> list[str]:
+        counts = [len(listing.splits[split].classes) if split in listing.splits else 0 for split in SPLITS]
+        whole = [len(classes) for classes in read_lists().values()]
+        if counts == whole:
+            return []
+        return [
+            f"this is not the whole of tieredImageNet, which has {'/'.join(map(str, whole))} classes: it has "
+            f"{'/'.join(map(str, counts))}. Results are not comparable with published ones"
+        ]
 
     def categories(self, classes: list[str]) -> int | None:
         known = {class_: category for split in read_lists().values() for class_, category in split.items()}
@@ -84,6 +92,8 @@ class TieredImageNet(Source):
         if labels.ndim != 1 or labels.dtype.kind not in "iu":
             raise TPNError(f"{name} is damaged: its labels are no whole numbers.")
         names = as_strings(content.get("label_specific_str", []), name)
+        if len(set(names)) < len(names):
+            raise TPNError(f"{name} is damaged: two of its classes have the same name.")
         return labels, lambda label: names[label] if 0 <= label < len(names) else f"{split} class {label:03}"
 
     def _from_ilsvrc(self) -> Listing | None:
@@ -98,18 +108,6 @@ class TieredImageNet(Source):
             there = {class_: names[class_] for class_ in classes if class_ in names}
             listing.splits[split] = SplitListing(reader, there)
         return listing
-
-
-def incompleteness(listing: Listing) -> list[str]:
-    """A remark if this is not the whole benchmark."""
-    counts = [len(listing.splits[split].classes) if split in listing.splits else 0 for split in SPLITS]
-    whole = [len(classes) for classes in read_lists().values()]
-    if counts == whole:
-        return []
-    return [
-        f"this is not the whole of tieredImageNet, which has {'/'.join(map(str, whole))} classes: it has "
-        f"{'/'.join(map(str, counts))}. Results are not comparable with published ones"
-    ]
 
 
 @cache
