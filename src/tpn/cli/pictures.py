@@ -6,6 +6,7 @@ from typing import Annotated
 
 import tyro
 
+from tpn.cli.parsing import Flag
 from tpn.images import Images, open_images
 
 SourceArgument = tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="SOURCE")]]
@@ -21,7 +22,7 @@ class PictureOptions:
     """Which classes of a folder without splits are for training, validation and testing."""
     cache: Path | None = None
     """Where prepared pictures are kept; if not given, where TPN_CACHE says, or ~/.cache/tpn."""
-    strict: tyro.conf.FlagCreatePairsOff[bool] = False
+    strict: Flag = False
     """Refuse pictures with anything wrong, instead of leaving out what cannot be used."""
 
     def open(self, spec: str, verify: bool = False) -> Images:

@@ -143,4 +143,6 @@ def describe_setting(setting: Setting) -> str:
         queries = f"{setting.query} queries per class"
     unlabelled = f", {setting.unlabelled} unlabelled per class" if setting.unlabelled else ""
     distractors = f", {setting.distractors} distractor classes" if setting.distractors else ""
-    return f"{setting.way}-way {setting.shot}-shot, {queries}{unlabelled}{distractors}"
+    share = f", labelled share {setting.labelled_share:g}" if setting.labelled_share is not None else ""
+    division = f", split seed {setting.split_seed}" if setting.split_seed else ""
+    return f"{setting.way}-way {setting.shot}-shot, {queries}{unlabelled}{distractors}{share}{division}"

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 
 from tpn.errors import TPNError
@@ -122,12 +122,13 @@ def of_pictures(classes: dict[str, list[str]], problems: Problems) -> dict[str, 
     return kept
 
 
-def ilsvrc(container: Container, wanted: Iterable[str], problems: Problems) -> tuple[Container, dict[str, list[str]]]:
-    """The training pictures of ILSVRC-2012: of each of the wanted classes the names of its files, sorted.
+def ilsvrc(container: Container, lists: Mapping[str, Iterable[str]]) -> Listing | None:
+    """The training pictures of ILSVRC-2012 that are in these classes (split -> classes), sorted by name.
 
     They come as a tar of class tars, a folder of class tars, or folders of classes at any depth.
     """
-    wanted = set(wanted)
+    listing = Listing(f"cut from ILSVRC-2012 in a {container.kind}", {})
+    wanted = {class_ for classes in lists.values() for class_ in classes}
     archives: dict[str, str] = {}
     for name in container.names:
         stem, suffix = PurePosixPath(name).stem, PurePosixPath(name).suffix
@@ -140,11 +141,14 @@ def ilsvrc(container: Container, wanted: Iterable[str], problems: Problems) -> t
         if class_ in wanted and is_picture(name):
             bases.setdefault("/".join(folders), {}).setdefault(class_, []).append(name)
     if not bases:
-        return reader, {}
+        return None
     base = max(bases, key=lambda base: (base.endswith("train"), len(bases[base])))  # its validation pictures lie apart
     for class_ in sorted(wanted - set(bases[base])):
-        problems.add("classes of the benchmark are missing in this copy of ILSVRC-2012", class_)
-    return reader, {class_: sorted(names) for class_, names in bases[base].items()}
+        listing.problems.add("classes of the benchmark are missing in this copy of ILSVRC-2012", class_)
+    for split, classes in lists.items():
+        found = {class_: sorted(bases[base][class_]) for class_ in classes if class_ in bases[base]}
+        listing.splits[split] = SplitListing(reader, found)
+    return listing
 
 
 def is_picture(name: str) -> bool:

@@ -99,36 +99,28 @@ class MiniImageNet(Source):
             if not all(type(number) is int for number in numbers.values()) or len({*numbers.values()}) < len(numbers):
                 raise TPNError(f"{name} is damaged: its 'catname2label' does not give each class a number of its own.")
             class_of = {number: class_ for class_, number in numbers.items()}
-            listing.splits[split] = SplitListing(
-                pixels,
-                {
-                    str(class_of.get(int(label), f"{split} class {int(label):03}")): np.flatnonzero(
-                        labels == label
-                    ).tolist()
-                    for label in np.unique(labels)
-                },
-            )
+            classes = {
+                class_of.get(label, f"{split} class {label:03}"): np.flatnonzero(labels == label).tolist()
+                for label in np.unique(labels).tolist()
+            }
+            listing.splits[split] = SplitListing(pixels, classes)
         return listing
 
     def _from_ilsvrc(self) -> Listing | None:
         """Cut from the training pictures of ILSVRC-2012 by the lists of Ravi and Larochelle."""
         lists = read_lists()
-        listing = Listing(f"cut from ILSVRC-2012 in a {self.container.kind}", {})
-        wanted = [class_ for classes in lists.values() for class_ in classes]
-        reader, names = ilsvrc(self.container, wanted, listing.problems)
-        if not names:
+        listing = ilsvrc(self.container, lists)
+        if listing is None:
             return None
-        for split, classes in lists.items():
-            chosen: dict[str, list[str]] = {}
-            for class_, ranks in classes.items():
-                if class_ in names:
-                    there = [rank for rank in ranks if rank <= len(names[class_])]
-                    chosen[class_] = [names[class_][rank - 1] for rank in there]
-                    if len(there) < len(ranks):
-                        missing = len(ranks) - len(there)
-                        example = f"{class_} has {len(names[class_])} files"
-                        listing.problems.add("pictures of the benchmark are missing", example, missing)
-            listing.splits[split] = SplitListing(reader, dict(chosen))
+        for split, found in listing.splits.items():
+            chosen = {}
+            for class_, names in found.classes.items():
+                ranks = lists[split][class_]
+                chosen[class_] = [names[rank - 1] for rank in ranks if rank <= len(names)]
+                if missing := len(ranks) - len(chosen[class_]):
+                    example = f"{class_} has {len(names)} files"
+                    listing.problems.add("pictures of the benchmark are missing", example, missing)
+            found.classes = chosen
         return listing
 
     def _all_there(self, names: dict[str, str | None]) -> dict[str, str]:

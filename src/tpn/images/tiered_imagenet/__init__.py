@@ -29,7 +29,9 @@ class TieredImageNet(Source):
     labelled_share = 0.1
 
     def find(self) -> Listing:
-        listing = self._arrays() or split_folders(self.container, self.container.kind) or self._from_ilsvrc()
+        listing = (
+            self._arrays() or split_folders(self.container, self.container.kind) or ilsvrc(self.container, read_lists())
+        )
         if listing is None:
             raise self.not_recognised(
                 "{train,val,test}_images_png.pkl or _images.npz with _labels.pkl; folders train, val and test with a "
@@ -95,19 +97,6 @@ class TieredImageNet(Source):
         if len(set(names)) < len(names):
             raise TPNError(f"{name} is damaged: two of its classes have the same name.")
         return labels, lambda label: names[label] if 0 <= label < len(names) else f"{split} class {label:03}"
-
-    def _from_ilsvrc(self) -> Listing | None:
-        """All training pictures of the classes in the lists."""
-        lists = read_lists()
-        listing = Listing(f"cut from ILSVRC-2012 in a {self.container.kind}", {})
-        wanted = [class_ for classes in lists.values() for class_ in classes]
-        reader, names = ilsvrc(self.container, wanted, listing.problems)
-        if not names:
-            return None
-        for split, classes in lists.items():
-            there = {class_: names[class_] for class_ in classes if class_ in names}
-            listing.splits[split] = SplitListing(reader, there)
-        return listing
 
 
 @cache
