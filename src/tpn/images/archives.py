@@ -29,7 +29,8 @@ class Zip(Container):
         return archive
 
     def close(self) -> None:
-        self._archive.close()
+        if "_archive" in vars(self):  # it has been opened
+            self._archive.close()
 
     @cached_property
     def _entries(self) -> dict[str, zipfile.ZipInfo]:
@@ -95,7 +96,8 @@ class Tar(Container):
         return members
 
     def close(self) -> None:
-        self._archive.close()
+        if "_archive" in vars(self):  # it has been opened
+            self._archive.close()
 
     def _list(self) -> Iterable[str]:
         return self._members
