@@ -24,6 +24,7 @@ TINY = ["--way", "2", "--shot", "1", "--query", "2", "--episodes", "2", "--valid
         (["train", "tpn", "--data", "imagenet"], "Unknown data 'imagenet'"),
         (["train", "tpn", "--solver", "magic"], "invalid choice 'magic' for argument '--solver'"),
         (["train", "tpn", "--way", "five"], "Error parsing --way: invalid literal for int()"),
+        (["train", "tpn", "--image-size", "big"], "invalid literal for int() with base 10: 'big'"),
         (["train", "tpn", "--waay", "5"], "Unrecognized options: --waay"),
         (["train", "tpn", "--way", "51"], "needs 51 classes, but the val split has 50"),
         (["train", "tpn", "--way", "300"], "needs 300 classes, but the train split has 215"),

@@ -57,4 +57,5 @@ def _paragraph(box: str) -> str:
     lines = [line for line in (line.strip("│╭╮╰╯ ") for line in box.splitlines()) if line]
     if len(lines) > 1 and set(lines[1]) == {"-"}:  # the box of a terminal that knows ASCII only
         lines = lines[2:]
-    return " ".join(line for line in lines if not line.startswith(("─", "---")) and not line.endswith("─"))
+    text = " ".join(line for line in lines if not line.startswith(("─", "---")) and not line.endswith("─"))
+    return text.partition(" Argument helptext:")[0]  # the rest repeats what --help says
