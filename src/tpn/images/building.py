@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -72,7 +73,11 @@ def build(listing: Listing, folder: Path, size: int) -> dict[str, Built]:
     for name, done in built.items():
         leave_out_gaps(done, name, listing.problems, size)
     listing.remarks.extend(in_two_splits(built))
-    return {name: split for name, split in built.items() if split.classes}
+    built = {name: done for name, done in built.items() if done.classes}
+    for done in built.values():
+        with explaining_failure(done.file), open(done.file, "rb") as stream:
+            os.fsync(stream.fileno())
+    return built
 
 
 def pictures_of(listing: Listing) -> Iterator[Picture]:
