@@ -37,4 +37,5 @@ def test_the_installed_wheel_works_outside_the_checkout(tmp_path):
     assert 0 <= json.loads(run(tpn, "evaluate", "run", "--episodes", 3, "--json", **options))["accuracy"] <= 1
     names = run(sys.executable, "-m", "zipfile", "-l", wheel)
     assert all(name in names for name in ("py.typed", "quickdraw/LICENSE.txt", "licenses/LICENSE"))
+    assert all(name in names for name in ("mini_imagenet/ravi.csv", "tiered_imagenet/LICENSE.txt", "_imagenet/val.csv"))
     assert "tests/" not in names
