@@ -4,10 +4,12 @@ import json
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from tyro.conf import Positional, arg
 
 from tpn.cli.parsing import Flag, parse
-from tpn.cli.pictures import PictureOptions, SourceArgument
+from tpn.cli.pictures import PictureOptions
 from tpn.cli.session import describe_setting
 from tpn.episodes import Setting
 from tpn.errors import TPNError
@@ -15,6 +17,7 @@ from tpn.images import SplitInfo, check_size, find_source
 from tpn.images.cache import cache_folder, find_store, refusal
 from tpn.images.containers import printable, size_text
 from tpn.images.quickdraw import QuickDraw
+from tpn.images.source import Source
 from tpn.images.store import Store
 
 HELP = """usage: tpn data COMMAND SOURCE [options]
@@ -39,33 +42,34 @@ PATH is a folder, or a zip or tar archive; what it holds is recognised.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Info(PictureOptions):
+class SourceOptions(PictureOptions):
+    """What every command on a source takes."""
+
+    source: Positional[Annotated[str, arg(metavar="SOURCE")]]
+    """quickdraw, mini-imagenet:PATH, tiered-imagenet:PATH or folder:PATH."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Info(SourceOptions):
     """Tell how many classes and pictures each split of a source has, without preparing them."""
 
-    source: SourceArgument
-    """quickdraw, mini-imagenet:PATH, tiered-imagenet:PATH or folder:PATH."""
     json: Flag = False
     """Print one JSON object instead of text."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prepare(PictureOptions):
+class Prepare(SourceOptions):
     """Decode and scale all pictures of a source once, into a store in the cache folder.
 
     Every command does that by itself when it needs to. A store that is already there is compared with its checksums,
     and built anew if it is damaged or its source has changed.
     """
 
-    source: SourceArgument
-    """quickdraw, mini-imagenet:PATH, tiered-imagenet:PATH or folder:PATH."""
-
 
 @dataclass(frozen=True, kw_only=True)
-class Show(PictureOptions):
+class Show(SourceOptions):
     """Draw a contact sheet of an episode: its classes, their support, their queries."""
 
-    source: SourceArgument
-    """quickdraw, mini-imagenet:PATH, tiered-imagenet:PATH or folder:PATH."""
     out: Path
     """The picture file to write."""
     episode: Setting
@@ -91,7 +95,7 @@ def info(arguments: list[str]) -> int:
     options = parse(Info, "tpn data info", arguments)
     facts, splits = look(options)
     if options.json:
-        print(json.dumps({**facts, "splits": {name: counts(info) for name, info in splits.items()}}))
+        print(json.dumps({**facts, "splits": {name: known(split) for name, split in splits.items()}}))
         return 0
     size = facts["image_size"]
     print(f"{printable(facts['source'])}: {facts['layout']}, {size}x{size} pixels, {facts['channels']} channel(s)")
@@ -108,42 +112,40 @@ def info(arguments: list[str]) -> int:
 
 
 def look(options: Info) -> tuple[dict[str, Any], dict[str, SplitInfo]]:
-    """What there is to say of a source, as JSON can hold it, and how much is in its splits."""
+    """What there is to say of the pictures, as JSON can hold it, and how much is in each split."""
     source = find_source(options.source, options.class_seed)
-    if source is None:
-        images = options.open(options.source)
-        facts = {
-            "source": images.spec,
-            "layout": "drawings that come with the package",
-            "prepared": True,
-            "store": None,
-        }
-        facts.update(image_size=images.image_size, channels=images.channels, mean=images.mean, std=images.std)
-        return {**facts, "problems": [], "remarks": []}, images.info()
+    if source is not None:
+        with source:
+            return look_at(source, options)
+    images = options.open(options.source)
+    facts = {"source": images.spec, "layout": "drawings that come with the package", "prepared": True, "store": None}
+    facts.update(image_size=images.image_size, channels=images.channels, mean=images.mean, std=images.std)
+    return {**facts, "problems": [], "remarks": []}, images.info()
+
+
+def look_at(source: Source, options: Info) -> tuple[dict[str, Any], dict[str, SplitInfo]]:
+    """The same of a user's pictures: of their store, if they have been prepared; otherwise of what can be listed."""
     check_size(options.image_size)
     size = options.image_size or source.image_size
-    facts = {"source": source.spec, "image_size": size, "channels": Store.channels}
-    with source:
-        store = find_store(source, size, cache_folder(options.cache))
+    facts: dict[str, Any] = {"source": source.spec, "image_size": size, "channels": Store.channels}
+    store = find_store(source, size, cache_folder(options.cache))
     if store is not None:
-        if options.strict and store.problems:
-            raise refusal(source, store.problems)
         facts.update(layout=store.layout, prepared=True, store=str(store.folder), mean=store.mean, std=store.std)
-        return {**facts, "problems": store.problems, "remarks": store.remarks}, store.info()
-    with source:
+        facts.update(problems=store.problems, remarks=store.remarks)
+        splits = store.info()
+    else:
         listing = source.listing()
-    if options.strict and listing.problems.sentences:
-        raise refusal(source, listing.problems.sentences)
-    splits = {
-        name: SplitInfo(len(split.classes), sum(map(len, split.classes.values())), source.categories([*split.classes]))
-        for name, split in listing.splits.items()
-    }
-    facts.update(layout=listing.layout, prepared=False, store=None)
-    return {**facts, "problems": listing.problems.sentences, "remarks": listing.remarks}, splits
+        facts.update(layout=listing.layout, prepared=False, store=None)
+        facts.update(problems=listing.problems.sentences, remarks=listing.remarks)
+        counts = {name: split.counts for name, split in listing.splits.items()}
+        splits = {name: source.split_info(classes) for name, classes in counts.items()}
+    if options.strict and facts["problems"]:
+        raise refusal(source, facts["problems"])
+    return facts, splits
 
 
-def counts(split: SplitInfo) -> dict[str, int]:
-    """What a split has, without what its classes have not."""
+def known(split: SplitInfo) -> dict[str, int]:
+    """What is known of a split."""
     return {name: value for name, value in asdict(split).items() if value is not None}
 
 

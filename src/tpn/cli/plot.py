@@ -6,6 +6,7 @@ from typing import Generic, Literal
 
 from tyro.conf import Positional
 
+from tpn.cli.pictures import CacheOption
 from tpn.cli.session import AnySetting, describe_setting, open_subject, parse_for_runs
 from tpn.evaluation.protocol import draw_episodes
 from tpn.files import make_folder
@@ -13,7 +14,7 @@ from tpn.training.run import Run
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plot(Generic[AnySetting]):
+class Plot(CacheOption, Generic[AnySetting]):
     """Draw a run: its learning curve, and an episode of unseen classes as a graph with the labels that spread on it."""
 
     run: Positional[Path]
@@ -25,8 +26,6 @@ class Plot(Generic[AnySetting]):
     """The classes of the episode."""
     seed: int = 0
     """Which episode."""
-    cache: Path | None = None
-    """Where prepared pictures are kept; if not given, where TPN_CACHE says, or ~/.cache/tpn."""
 
 
 def main(arguments: list[str]) -> int:

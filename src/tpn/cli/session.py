@@ -9,6 +9,7 @@ import torch
 
 from tpn.allocator import keep_freed_memory
 from tpn.cli.parsing import SettingOfRun, parse
+from tpn.cli.pictures import CacheOption
 from tpn.episodes import Episode, Setting
 from tpn.errors import TPNError, TPNWarning
 from tpn.evaluation.protocol import BatchNorm, Evaluation, draw_episodes, evaluate, pictures_to_represent
@@ -24,15 +25,13 @@ AnySetting = TypeVar("AnySetting", bound=Setting)
 
 
 @dataclass(frozen=True, kw_only=True)
-class TestOptions(Generic[AnySetting]):
+class TestOptions(CacheOption, Generic[AnySetting]):
     """What a test is made of."""
 
     episode: AnySetting
     data: str | None = None
     """Where the pictures come from: quickdraw, mini-imagenet:PATH, tiered-imagenet:PATH or folder:PATH. If not given,
     where the run's came from."""
-    cache: Path | None = None
-    """Where prepared pictures are kept; if not given, where TPN_CACHE says, or ~/.cache/tpn."""
     split: Literal["train", "val", "test"] = "test"
     """The classes to test on."""
     episodes: int = 600

@@ -5,7 +5,8 @@ import re
 import stat
 import tarfile
 import zipfile
-from collections.abc import Callable, Collection, Iterable, Iterator
+from abc import abstractmethod
+from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -18,19 +19,31 @@ ENCRYPTED = 0x1
 """The flag of an encrypted entry of a zip archive."""
 
 
-class Zip(Container):
-    """A zip archive."""
-
-    kind = "zip archive"
+class _Archive(Container):
+    """An archive that is opened when it is first looked into."""
 
     @cached_property
-    def _archive(self) -> zipfile.ZipFile:
-        archive: zipfile.ZipFile = _opening(self.path, zipfile.ZipFile)
-        return archive
+    def _archive(self) -> Any:
+        try:
+            return self._opened()
+        except DAMAGES as failure:
+            raise TPNError(f"{self.path} is damaged: {failure}.") from failure
+
+    @abstractmethod
+    def _opened(self) -> Any: ...
 
     def close(self) -> None:
         if "_archive" in vars(self):  # it has been opened
             self._archive.close()
+
+
+class Zip(_Archive):
+    """A zip archive."""
+
+    kind = "zip archive"
+
+    def _opened(self) -> zipfile.ZipFile:
+        return zipfile.ZipFile(self.path)
 
     @cached_property
     def _entries(self) -> dict[str, zipfile.ZipInfo]:
@@ -63,20 +76,18 @@ class Zip(Container):
         if entry.file_size > LARGEST_FILE:
             return too_large(entry.file_size)
         try:
-            return self._archive.read(entry)
+            return cast(bytes, self._archive.read(entry))
         except Exception as failure:  # a damaged entry: zlib, lzma and zipfile all have their own errors
             return OSError(f"damaged in the archive ({failure})")
 
 
-class Tar(Container):
+class Tar(_Archive):
     """A tar archive, compressed or not."""
 
     kind = "tar archive"
 
-    @cached_property
-    def _archive(self) -> tarfile.TarFile:
-        archive: tarfile.TarFile = _opening(self.path, tarfile.open)
-        return archive
+    def _opened(self) -> tarfile.TarFile:
+        return tarfile.open(self.path)
 
     @cached_property
     def _members(self) -> dict[str, tarfile.TarInfo]:
@@ -95,78 +106,52 @@ class Tar(Container):
             raise TPNError(f"{self.path} is damaged: {failure}.") from failure
         return members
 
-    def close(self) -> None:
-        if "_archive" in vars(self):  # it has been opened
-            self._archive.close()
-
     def _list(self) -> Iterable[str]:
         return self._members
 
     def open(self, name: str) -> io.BufferedIOBase:
-        stream = cast(io.BufferedIOBase | None, self._archive.extractfile(self._members[name]))
-        assert stream is not None, "only ordinary files are listed"
-        return stream
+        return cast(io.BufferedIOBase, self._archive.extractfile(self._members[name]))
 
     def size(self, name: str) -> int:
         return self._members[name].size
 
     def read(self, names: Collection[str]) -> Iterator[tuple[str, Content]]:
         for name in sorted(names, key=lambda name: self._members[name].offset_data):
-            yield name, self._read(name)
-
-    def _read(self, name: str) -> Content:
-        size = self._members[name].size
-        if size > LARGEST_FILE:
-            return too_large(size)
-        try:
-            with self.open(name) as stream:
-                content = stream.read()
-            return content if len(content) == size else OSError("the archive ends within it")
-        except DAMAGES as failure:
-            return OSError(f"damaged in the archive ({failure})")
+            yield name, _read_member(self._archive, self._members[name])
 
 
-class TarsOfClasses(Container):
-    """The pictures in tar archives inside another container, an archive per class: as ILSVRC-2012 comes."""
-
-    kind = "archives of classes"
+class TarsOfClasses:
+    """The pictures in tar archives inside a container, an archive per class: as ILSVRC-2012 comes."""
 
     def __init__(self, outer: Container, archives: dict[str, str]) -> None:
         """`archives`: class -> the name of its archive in `outer`."""
-        super().__init__(outer.path)
         self.outer, self.archives = outer, archives
 
-    def _list(self) -> Iterable[str]:
-        for class_, archive in self.archives.items():
-            for name, _ in self._members(class_, archive):
-                yield f"{class_}/{name}"
+    @cached_property
+    def names(self) -> list[str]:
+        """class/file for every picture, sorted."""
+        return sorted(f"{class_}/{Path(member.name).name}" for class_, _, member in self._members())
 
-    def fingerprint(self) -> str:
-        return self.outer.fingerprint()
-
-    def open(self, name: str) -> io.BufferedIOBase:
-        raise TPNError(f"{self.describe(name)} cannot be opened alone.")
-
-    def size(self, name: str) -> int:
-        raise TPNError(f"The size of {self.describe(name)} is not known.")
+    def describe(self, name: str) -> str:
+        return self.outer.describe(name)
 
     def read(self, names: Collection[str]) -> Iterator[tuple[str, Content]]:
         wanted = set(names)
-        for class_, archive in self.archives.items():
-            for name, read in self._members(class_, archive):
-                if (full := f"{class_}/{name}") in wanted:
-                    yield full, read()
+        for class_, pictures, member in self._members():
+            if (name := f"{class_}/{Path(member.name).name}") in wanted:
+                yield name, _read_member(pictures, member)
 
-    def _members(self, class_: str, archive: str) -> Iterator[tuple[str, Callable[[], Content]]]:
-        try:
-            with self.outer.open(archive) as stream, tarfile.open(fileobj=stream, mode="r:") as pictures:
-                for member in pictures:
-                    _check_name(member.name, self.path)
-                    if member.isfile():
-                        yield Path(member.name).name, lambda member=member: _read_member(pictures, member)  # type: ignore[misc]
-        except DAMAGES as failure:
-            where = self.outer.describe(archive)
-            raise TPNError(f"{where}, the archive of the class {class_}, is damaged: {failure}.") from failure
+    def _members(self) -> Iterator[tuple[str, tarfile.TarFile, tarfile.TarInfo]]:
+        for class_, archive in self.archives.items():
+            try:
+                with self.outer.open(archive) as stream, tarfile.open(fileobj=stream, mode="r:") as pictures:
+                    for member in pictures:
+                        _check_name(member.name, self.outer.path)
+                        if member.isfile():
+                            yield class_, pictures, member
+            except DAMAGES as failure:
+                where = self.outer.describe(archive)
+                raise TPNError(f"{where}, the archive of the class {class_}, is damaged: {failure}.") from failure
 
 
 def open_container(path: Path) -> Container:
@@ -194,9 +179,12 @@ def open_container(path: Path) -> Container:
 def _read_member(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Content:
     if member.size > LARGEST_FILE:
         return too_large(member.size)
-    stream = archive.extractfile(member)
-    content = stream.read() if stream is not None else b""
-    return content if len(content) == member.size else OSError("the archive ends within it")
+    try:
+        with cast(io.BufferedIOBase, archive.extractfile(member)) as stream:
+            content = stream.read()
+        return content if len(content) == member.size else OSError("the archive ends within it")
+    except DAMAGES as failure:
+        return OSError(f"damaged in the archive ({failure})")
 
 
 def _plain(name: str) -> str:
@@ -218,10 +206,3 @@ def _link(name: str, archive: Path) -> TPNError:
         f"{archive} is refused: its entry {printable(name)!r} is a link. Pack the pictures themselves, "
         "or unpack the archive where you trust it and name the folder."
     )
-
-
-def _opening(path: Path, opener: Callable[[Path], Any]) -> Any:
-    try:
-        return opener(path)
-    except DAMAGES as failure:
-        raise TPNError(f"{path} is damaged: {failure}.") from failure

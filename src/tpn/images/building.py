@@ -46,18 +46,14 @@ class Built:
         deviations = np.sqrt(np.maximum(shares @ values**2 - means**2, 0))
         return [round(float(mean), 6) for mean in means], [round(float(deviation), 6) for deviation in deviations]
 
-    def checksum(self) -> str:
-        """The SHA-256 of the file."""
-        return checksum(self.file)
-
 
 def build(listing: Listing, folder: Path, size: int) -> dict[str, Built]:
     """Write an array per split into `folder`. What cannot be read is left out, and noted in the listing's problems."""
     built: dict[str, Built] = {}
-    total = sum(len(keys) for split in listing.splits.values() for keys in split.classes.values())
+    total = sum(count for split in listing.splits.values() for count in split.counts.values())
     check_space(folder, total * size * size * CHANNELS)
     for name, split in listing.splits.items():
-        classes = {class_: len(keys) for class_, keys in split.classes.items()}
+        classes = split.counts
         built[name] = Built(folder / f"{name}.npy", classes, np.zeros(sum(classes.values()), np.uint64))
         make_file(built[name].file, built[name].pictures, size)
     with progress("preparing pictures", total, "pictures") as advance:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tpn.errors import TPNError
 from tpn.files import UNFINISHED, explaining_failure, make_folder, resolved, sync_folder, write_json
-from tpn.images.building import build
+from tpn.images.building import build, checksum
 from tpn.images.listing import Listing, tell
 from tpn.images.source import Source
 from tpn.images.store import FORMAT, MANIFEST, Store
@@ -76,7 +76,7 @@ def _name(source: Source, size: int) -> str:
 
 
 def _folder(source: Source, size: int, cache: Path) -> Path:
-    return cache / f"{_name(source, size)}-{source.container.fingerprint()}"
+    return cache / f"{_name(source, size)}-{source.container.fingerprint}"
 
 
 def _build_alone(source: Source, size: int, cache: Path, strict: bool, verify: bool) -> Store:
@@ -125,7 +125,7 @@ def _build(source: Source, size: int, cache: Path, strict: bool) -> None:
             if strict and listing.problems.sentences:
                 raise refusal(source, listing.problems.sentences)
             as_it_is_now = type(source.container)(source.container.path)
-            if not final.name.endswith(as_it_is_now.fingerprint()):
+            if not final.name.endswith(as_it_is_now.fingerprint):
                 raise _changed(source)
             for old in cache.glob(f"{_name(source, size)}-*"):  # damaged, or of the source as it was
                 shutil.rmtree(old, ignore_errors=True)
@@ -150,7 +150,7 @@ def _fill(folder: Path, source: Source, listing: Listing, size: int) -> None:
         "channels": CHANNELS,
         "mean": mean,
         "std": std,
-        "splits": {name: {"sha256": split.checksum(), "classes": split.classes} for name, split in built.items()},
+        "splits": {name: {"sha256": checksum(split.file), "classes": split.classes} for name, split in built.items()},
         "problems": listing.problems.sentences,
         "remarks": listing.remarks,
     }

@@ -66,6 +66,7 @@ class Container(ABC):
     def close(self) -> None:  # noqa: B027 (not every container has something to close)
         """Let go of the files that are open."""
 
+    @cached_property
     def fingerprint(self) -> str:
         """Changes when the contents do, as far as sizes and times tell."""
         return _digest([_facts(self.path)])
@@ -123,6 +124,7 @@ class Folder(Container):
             for name in files:
                 yield (relative / name).as_posix()
 
+    @cached_property
     def fingerprint(self) -> str:
         return _digest(f"{name}\0{_facts(self.path / name)}" for name in self.names)
 

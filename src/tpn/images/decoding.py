@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import UInt8
-from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 MOST_PIXELS = 89_478_485
 """Pictures with more pixels are taken for decompression bombs (this is Pillow's own limit)."""
 NOT_DECODED = {"EPS", "WMF", "BUFR", "GRIB", "HDF5", "FITS", "MPEG"}
 """Formats that Pillow hands to other programs, or only recognises."""
-NOT_BY_NAME = {".pdf", ".ps", ".eps", ".wmf", ".emf", ".hdf", ".h5", ".grib", ".bufr", ".mpg", ".mpeg", ".fit", ".fits"}
 
 Pixels = UInt8[np.ndarray, "size size 3"]
 
@@ -78,7 +77,6 @@ def _to_8_bits(image: Image.Image) -> UInt8[np.ndarray, "height width"]:
 def formats() -> tuple[str, ...]:
     """The formats that are read."""
     Image.init()
-    ImageFile.LOAD_TRUNCATED_IMAGES = False
     return tuple(sorted(set(Image.OPEN) - NOT_DECODED))
 
 
@@ -86,7 +84,7 @@ def formats() -> tuple[str, ...]:
 def picture_suffixes() -> frozenset[str]:
     """The endings of file names that picture files have."""
     readable = set(formats())
-    return frozenset(suffix for suffix, name in Image.registered_extensions().items() if name in readable) - NOT_BY_NAME
+    return frozenset(suffix for suffix, name in Image.registered_extensions().items() if name in readable)
 
 
 def _reason(failure: Exception) -> str:

@@ -134,7 +134,7 @@ def ilsvrc(container: Container, lists: Mapping[str, Iterable[str]]) -> Listing 
         stem, suffix = PurePosixPath(name).stem, PurePosixPath(name).suffix
         if suffix == ".tar" and stem in wanted:
             archives[stem] = name
-    reader: Container = TarsOfClasses(container, archives) if archives else container
+    reader = TarsOfClasses(container, archives) if archives else container
     bases: dict[str, dict[str, list[str]]] = {}
     for name in reader.names:
         *folders, class_, _ = ["", *name.split("/")]

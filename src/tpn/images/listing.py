@@ -63,6 +63,11 @@ class SplitListing:
     reader: Reader
     classes: Mapping[str, Sequence[Hashable]]
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """Class -> how many pictures it has."""
+        return {class_: len(keys) for class_, keys in self.classes.items()}
+
 
 @dataclass
 class Listing:

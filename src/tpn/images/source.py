@@ -1,6 +1,7 @@
 """What is common to all places that a user's pictures come from."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from tpn.errors import TPNError
 from tpn.images.archives import open_container
 from tpn.images.containers import Container, Folder, as_text, printable
 from tpn.images.listing import Listing
+from tpn.images.split import SplitInfo
 
 PARTS = {".pkl", ".pickle", ".npz", ".csv"}
 """Files that are a part of a benchmark, the other parts being beside them."""
@@ -77,6 +79,10 @@ class Source(ABC):
             f"{self.path} holds none of the forms that {self.kind} comes in: {forms}. "
             f"It has {len(names):,} files{example}."
         )
+
+    def split_info(self, classes: Mapping[str, int]) -> SplitInfo:
+        """How much is in a split of so many pictures in each class."""
+        return SplitInfo(len(classes), sum(classes.values()), self.categories(list(classes)))
 
     def categories(self, classes: list[str]) -> int | None:
         """How many categories these classes fall into, where classes have such."""

@@ -25,7 +25,7 @@ class Store(Images):
 
     def __init__(self, source: Source, folder: Path) -> None:
         self.source, self.folder = source, folder
-        self.spec, self.labelled_share = source.spec, source.labelled_share
+        self.spec = source.spec
         try:
             self._read_manifest(read_json(folder / MANIFEST))
         except (KeyError, TypeError, ValueError, AttributeError) as failure:
@@ -47,10 +47,7 @@ class Store(Images):
         self.digest = hashlib.sha256(contents.encode()).hexdigest()[:16]
 
     def info(self) -> dict[str, SplitInfo]:
-        return {
-            split: SplitInfo(len(classes), sum(classes.values()), self.source.categories(list(classes)))
-            for split, classes in self._classes.items()
-        }
+        return {split: self.source.split_info(classes) for split, classes in self._classes.items()}
 
     def split(self, name: str) -> Split:
         if name not in self._classes:
@@ -58,7 +55,7 @@ class Store(Images):
         if name not in self._opened:
             classes = self._classes[name]
             starts = np.cumsum([0, *classes.values()]).astype(np.int64)
-            self._opened[name] = Split(name, self._map(name), tuple(classes), starts, self.labelled_share)
+            self._opened[name] = Split(name, self._map(name), tuple(classes), starts, self.source.labelled_share)
         return self._opened[name]
 
     def _map(self, name: str) -> np.ndarray:

@@ -76,4 +76,5 @@ def with_text_keys(value: Any, name: str) -> dict[str, Any]:
     """A dict from a pickle, its keys as text whether Python 2 or 3 has written them."""
     if not isinstance(value, dict):
         raise TPNError(f"{name} is damaged: it holds a {type(value).__name__} where a dict was expected.")
-    return {key.decode("utf-8", "replace") if isinstance(key, bytes) else str(key): item for key, item in value.items()}
+    texts = [key.decode("utf-8", "backslashreplace") if isinstance(key, bytes) else str(key) for key in value]
+    return dict(zip(texts, value.values(), strict=True))
