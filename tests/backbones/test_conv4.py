@@ -34,7 +34,7 @@ def textbook(block: ConvBlock, x: torch.Tensor, training: bool) -> torch.Tensor:
     norm = block.norm
     out = F.conv2d(x, block.convolution.weight, padding=1)
     out = F.batch_norm(out, norm.running_mean.clone(), norm.running_var.clone(), norm.weight, norm.bias, training)
-    return F.max_pool2d(F.relu(out), 2, ceil_mode=block.ceil_mode)
+    return F.max_pool2d(F.relu(out), 2, ceil_mode=block.pool == "up")
 
 
 @pytest.mark.parametrize("pool", ["down", "up"])

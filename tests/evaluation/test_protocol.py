@@ -47,7 +47,7 @@ def test_every_drawn_picture_is_represented_once(drawings):
     evaluate(method, drawings, episodes, advance=advanced.append)
     drawn = np.concatenate([episode.pictures for episode in episodes])
     assert method.seen == len(np.unique(drawn)) < len(drawn)
-    assert sum(advanced) == method.seen == pictures_to_represent(episodes)
+    assert sum(advanced) == method.seen == pictures_to_represent(method, episodes)
 
 
 def test_accuracies_are_those_of_each_episode_by_itself(method, drawings):
@@ -77,7 +77,7 @@ def test_batch_norm_with_the_statistics_of_each_episode(method, drawings):
     np.testing.assert_array_equal(got.accuracies, expected)
     assert (got.accuracies != evaluate(method, drawings, episodes).accuracies).any()
     assert all(torch.equal(tensor, before[name]) for name, tensor in method.state_dict().items())
-    assert pictures_to_represent(episodes, "batch") == 20 * 18
+    assert pictures_to_represent(method, episodes, "batch") == 20 * 18
 
 
 def test_the_mode_of_the_method_is_left_as_it_was(method, drawings):

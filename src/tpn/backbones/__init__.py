@@ -1,15 +1,20 @@
 """Networks from pictures to feature maps; flattening them is the method's business."""
 
 from collections.abc import Callable
+from functools import partial
 
 from tpn.backbones.backbone import Backbone
-from tpn.backbones.conv4 import Conv4
+from tpn.backbones.conv4 import Conv4, WideMaps
 from tpn.backbones.normalisation import Normalisation
 from tpn.errors import TPNError
 
 __all__ = ["BACKBONES", "Backbone", "build_backbone", "check_backbone"]
 
-BACKBONES: dict[str, Callable[[int, int], Backbone]] = {"conv4": Conv4}
+BACKBONES: dict[str, Callable[[int, int], Backbone]] = {
+    "conv4": Conv4,
+    "conv4-32": partial(Conv4, filters=32),
+    "conv4-maps": WideMaps,
+}
 """Name -> how to build it for pictures of so many channels and pixels."""
 
 

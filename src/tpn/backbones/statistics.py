@@ -1,10 +1,23 @@
-"""Which statistics batch normalisation uses at test time."""
+"""Which statistics batch normalisation uses."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
+
+
+def keeps_statistics(module: nn.Module) -> bool:
+    """Does any of its layers normalise with statistics that it has gathered in training?"""
+    return any(isinstance(layer, _BatchNorm) and layer.running_mean is not None for layer in module.modules())
+
+
+def forget_statistics(module: nn.Module) -> None:
+    """Let batch normalisation use the statistics of the batch at hand for good, and gather none."""
+    for layer in module.modules():
+        if isinstance(layer, _BatchNorm):
+            layer.track_running_stats = False
+            layer.running_mean = layer.running_var = layer.num_batches_tracked = None
 
 
 @contextmanager

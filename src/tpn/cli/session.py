@@ -119,7 +119,7 @@ def open_subject(folder: Path, data: str | None, split: str, cache: Path | None)
 
 def test(subject: Subject, episodes: list[Episode], batch_norm: BatchNorm, what: str) -> Evaluation:
     """Test a method on episodes, showing how far it has come."""
-    with progress(what, pictures_to_represent(episodes, batch_norm), "pictures") as advance:
+    with progress(what, pictures_to_represent(subject.method, episodes, batch_norm), "pictures") as advance:
         return evaluate(subject.method, subject.split, episodes, batch_norm, advance)
 
 

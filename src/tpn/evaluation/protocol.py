@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,6 +22,8 @@ BatchNorm = Literal["running", "batch"]
 
 PICTURES_AT_ONCE = 64
 EPISODES_AT_ONCE = 32
+TASKS_AT_ONCE = 4
+"""Episodes of pictures that a method without a representation gets at once: they need more room."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,13 @@ def draw_episodes(split: Split, setting: Setting, episodes: int, seed: int) -> l
     return [sampler.draw() for _ in range(episodes)]
 
 
+def load_pictures(split: Split, episodes: list[Episode]) -> Float[Tensor, "episode node channel height width"]:
+    """The pictures of episodes of one shape."""
+    rows = np.stack([episode.pictures for episode in episodes])
+    pictures = split.load(rows.reshape(-1))
+    return pictures.view(*rows.shape, *pictures.shape[1:])
+
+
 def evaluate(
     method: Method,
     split: Split,
@@ -59,19 +69,36 @@ def evaluate(
 
     With running statistics (the default) queries share information only as the method itself provides, and every drawn
     picture is represented once, whatever the number of episodes it is in. With `batch_norm="batch"` the pictures of an
-    episode are normalised together, and every episode is embedded anew.
+    episode are normalised together, and every episode is embedded anew. Methods that do not represent pictures by
+    themselves, but adapt to each task, get the pictures of the episodes.
     """
     start = time.perf_counter()
-    was_training = method.training
-    method.eval()
-    try:
-        represented = _by_episode if batch_norm == "batch" else _by_picture
+    represented = _by_picture
+    if not method.represents:
+        represented = _as_pictures
+    elif batch_norm == "batch":
+        represented = _by_episode
+    with _testing(method), batch_statistics(method) if batch_norm == "batch" else nullcontext():
         accuracies = [
             _accuracies(method, batch, inputs) for batch, inputs in represented(method, split, episodes, advance)
         ]
+    return Evaluation(np.concatenate(accuracies), time.perf_counter() - start)
+
+
+@contextmanager
+def _testing(method: Method) -> Iterator[None]:
+    """In test mode, and with frozen parameters: no graph is built for gradients but by a method that adapts."""
+    was_training = method.training
+    learning = [parameter for parameter in method.parameters() if parameter.requires_grad]
+    method.eval()
+    for parameter in learning:
+        parameter.requires_grad = False
+    try:
+        yield
     finally:
         method.train(was_training)
-    return Evaluation(np.concatenate(accuracies), time.perf_counter() - start)
+        for parameter in learning:
+            parameter.requires_grad = True
 
 
 def represent_rows(
@@ -91,10 +118,11 @@ def represent_rows(
     return features
 
 
-def pictures_to_represent(episodes: list[Episode], batch_norm: BatchNorm = "running") -> int:
-    """How many pictures a test passes through the network, for the progress bar."""
+def pictures_to_represent(method: Method, episodes: list[Episode], batch_norm: BatchNorm = "running") -> int:
+    """How many pictures a test hands to the method, for the progress bar."""
+    once = method.represents and batch_norm == "running"
     pictures = np.concatenate([episode.pictures for episode in episodes])
-    return len(pictures) if batch_norm == "batch" else len(np.unique(pictures))
+    return len(np.unique(pictures)) if once else len(pictures)
 
 
 Represented = Iterator[tuple[list[Episode], Float[Tensor, "episode node *feature"]]]
@@ -112,10 +140,18 @@ def _by_picture(method: Method, split: Split, episodes: list[Episode], advance: 
 def _by_episode(method: Method, split: Split, episodes: list[Episode], advance: Callable[[int], None]) -> Represented:
     """Represent the pictures of each episode together, with the statistics of that batch."""
     for episode in episodes:
-        with batch_statistics(method), torch.no_grad():
+        with torch.no_grad():
             features = method.represent(split.load(episode.pictures))
         yield [episode], features[None]
         advance(len(episode.pictures))
+
+
+def _as_pictures(method: Method, split: Split, episodes: list[Episode], advance: Callable[[int], None]) -> Represented:
+    """Hand out episodes of pictures."""
+    for start in range(0, len(episodes), TASKS_AT_ONCE):
+        batch = episodes[start : start + TASKS_AT_ONCE]
+        yield batch, load_pictures(split, batch)
+        advance(sum(len(episode.pictures) for episode in batch))
 
 
 def _accuracies(

@@ -28,6 +28,8 @@ class Info:
     """Is it trained for one number of shots only?"""
     equivariant: bool = True
     """Does relabelling the classes permute its scores?"""
+    semi_supervised: bool = False
+    """Is it made to learn from unlabelled pictures beside the support and the queries?"""
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ class Config:
     """The settings that every method has; a method's own class adds its own and may change these defaults."""
 
     backbone: str = "conv4"
-    """The network from pictures to feature maps: conv4."""
+    """The network from pictures to feature maps: conv4; conv4-32, which has half as many filters; conv4-maps, which
+    pools only twice."""
     augment: tuple[Augmentation, ...] = ()
     """Change training pictures at random: crop (shift by up to an eighth), flip (left to right), jitter (brightness,
     contrast and saturation). None, as in the paper, if not given."""
@@ -43,8 +46,12 @@ class Config:
     """Training episodes."""
     episodes_per_step: int = 1
     """Episodes whose gradients are averaged in one step of the optimiser."""
+    optimiser: Literal["adam", "sgd"] = "adam"
+    """Adam, or plain gradient descent."""
     lr: float = 1e-3
-    """Adam's learning rate."""
+    """The learning rate."""
+    schedule: Literal["halve", "linear"] = "halve"
+    """Halve the learning rate every --halve-every episodes, or let it fall evenly to zero at the last of --episodes."""
     halve_every: int = 10_000
     """Halve the learning rate every so many episodes."""
     validate_every: int = 100
@@ -110,8 +117,13 @@ class Method(nn.Module):
         self.config, self.dimensions = config, dimensions
 
     def represent(self, pictures: Float[Tensor, "picture channel height width"]) -> Float[Tensor, "picture *feature"]:
-        """The part of the method that does not depend on the task."""
-        raise NotImplementedError
+        """The part of the method that does not depend on the task: if there is none, the pictures themselves."""
+        return pictures
+
+    @property
+    def represents(self) -> bool:
+        """Is there such a part, so that it is worth keeping what comes out of it?"""
+        return type(self).represent is not Method.represent
 
     def score(self, task: Task) -> Float[Tensor, "episode query way"]:
         """From representations to a score of every query for every class. It may adapt to the task."""

@@ -5,7 +5,7 @@ from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from tpn.episodes import Task, TrainingTask
@@ -29,8 +29,8 @@ LARGEST_ALPHA = 0.9999
 
 
 @dataclass(frozen=True)
-class TPNConfig(Config):
-    """Transductive Propagation Network: learn a graph on which the labels of the support spread to the queries."""
+class PropagationConfig(Config):
+    """The settings of methods that spread labels over a graph."""
 
     k: int = 20
     """Neighbours of each picture in the graph, itself included."""
@@ -46,8 +46,6 @@ class TPNConfig(Config):
     """Iterations of the iterative solver."""
     loss_over: Literal["support+query", "query"] = "support+query"
     """The pictures whose classification the loss counts."""
-    initial_scale: Literal["from-data", "plain"] = "from-data"
-    """Let the length scales start where neighbours of a first batch are connected, or as the layers fall."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -57,8 +55,76 @@ class TPNConfig(Config):
             raise TPNError(f"--alpha must be above 0 and at most {LARGEST_ALPHA}, not {self.alpha}.")
 
 
+class Propagating(Method):
+    """A method that spreads the labels of the support over a graph of all pictures of an episode.
+
+    What it represents a picture by, and how a graph comes of that, is the subclass's business.
+    """
+
+    config: PropagationConfig
+
+    def __init__(self, config: PropagationConfig, dimensions: Dimensions) -> None:
+        super().__init__(config, dimensions)
+        self.backbone = dimensions.build_backbone(config.backbone)
+        if config.learn_alpha:
+            share = min(config.alpha / LARGEST_ALPHA, 1 - 1e-6)
+            self.alpha_logit = nn.Parameter(torch.logit(torch.tensor(share, dtype=torch.float32)))
+
+    @property
+    def alpha(self) -> float | Float[Tensor, ""]:
+        """The share of a label that comes from the neighbours."""
+        if self.config.learn_alpha:
+            return LARGEST_ALPHA * torch.sigmoid(self.alpha_logit)
+        return self.config.alpha
+
+    def weights(self, features: Float[Tensor, "*episode node feature"]) -> Float[Tensor, "*episode node node"]:
+        """W, the weights of all edges between the nodes of represented episodes."""
+        raise NotImplementedError
+
+    def graph(self, task: Task) -> Float[Tensor, "episode node node"] | None:
+        return self.strongest(self.weights(task.inputs))
+
+    def strongest(self, W: Float[Tensor, "*episode node node"]) -> Float[Tensor, "*episode node node"]:
+        """W with each node's k strongest edges only."""
+        return connect(W, self.config.k, self.config.mutual)
+
+    def spread(
+        self, W: Float[Tensor, "*episode node node"], labels: Int64[Tensor, "*episode support"], way: int
+    ) -> Float[Tensor, "*episode node way"]:
+        """F*, the score of every node for every class, when the first nodes have these labels."""
+        S = normalise(self.strongest(W))
+        Y = label_matrix(labels, way, S.shape[-1], like=S)
+        if self.config.solver == "iterative":
+            return propagate_stepwise(S, Y, self.alpha, self.config.steps)
+        return propagate(S, Y, self.alpha)
+
+    def propagate(self, task: Task) -> Float[Tensor, "episode node way"]:
+        """F* of represented episodes."""
+        return self.spread(self.weights(task.inputs), task.support_labels, task.way)
+
+    def score(self, task: Task) -> Float[Tensor, "episode query way"]:
+        return self.propagate(task)[:, task.shots : task.shots + task.queries]
+
+    def loss(self, task: TrainingTask) -> tuple[Float[Tensor, ""], Float[Tensor, "episode query way"]]:
+        """Equation (6): cross-entropy of the softmax of F*, over the support and the queries."""
+        known = task.shots + task.queries
+        scores = self.propagate(self.represented(task))[:, :known]
+        labels = torch.cat([task.support_labels, task.query_labels], dim=1)
+        first = task.shots if self.config.loss_over == "query" else 0
+        loss = F.cross_entropy(scores[:, first:].flatten(0, 1), labels[:, first:].flatten())
+        return loss, scores[:, task.shots :]
+
+
+@dataclass(frozen=True)
+class TPNConfig(PropagationConfig):
+    """Transductive Propagation Network: learn a graph on which the labels of the support spread to the queries."""
+
+    initial_scale: Literal["from-data", "plain"] = "from-data"
+    """Let the length scales start where neighbours of a first batch are connected, or as the layers fall."""
+
+
 @register
-class TPN(Method):
+class TPN(Propagating):
     """Liu et al., "Learning to Propagate Labels: Transductive Propagation Network for Few-shot Learning", ICLR 2019.
 
     A network f embeds all pictures of an episode. Another, g, finds a length scale σ for each from its feature map. The
@@ -76,47 +142,16 @@ class TPN(Method):
 
     def __init__(self, config: TPNConfig, dimensions: Dimensions) -> None:
         super().__init__(config, dimensions)
-        self.backbone = dimensions.build_backbone(config.backbone)
         self.length_scale = LengthScale(self.backbone.map_shape)
-        if config.learn_alpha:
-            share = min(config.alpha / LARGEST_ALPHA, 1 - 1e-6)
-            self.alpha_logit = nn.Parameter(torch.logit(torch.tensor(share, dtype=torch.float32)))
-
-    @property
-    def alpha(self) -> float | Float[Tensor, ""]:
-        """The share of a label that comes from the neighbours."""
-        if self.config.learn_alpha:
-            return LARGEST_ALPHA * torch.sigmoid(self.alpha_logit)
-        return self.config.alpha
 
     def represent(self, pictures: Float[Tensor, "picture channel height width"]) -> Float[Tensor, "picture feature"]:
         """f/σ: all that the graph needs to know of a picture."""
         maps = self.backbone(pictures)
         return scale(maps.flatten(1), self.length_scale(maps))
 
-    def graph(self, task: Task) -> Float[Tensor, "episode node node"]:
-        """W, equation (2), with each node's k strongest edges."""
-        return connect(affinity(task.inputs), self.config.k, self.config.mutual)
-
-    def propagate(self, task: Task) -> Float[Tensor, "episode node way"]:
-        """F*, the score of every node of represented episodes for every class."""
-        S = normalise(self.graph(task))
-        Y = label_matrix(task.support_labels, task.way, task.inputs.shape[1], like=S)
-        if self.config.solver == "iterative":
-            return propagate_stepwise(S, Y, self.alpha, self.config.steps)
-        return propagate(S, Y, self.alpha)
-
-    def score(self, task: Task) -> Float[Tensor, "episode query way"]:
-        return self.propagate(task)[:, task.shots : task.shots + task.queries]
-
-    def loss(self, task: TrainingTask) -> tuple[Float[Tensor, ""], Float[Tensor, "episode query way"]]:
-        """Equation (6): cross-entropy of the softmax of F*, over the support and the queries."""
-        known = task.shots + task.queries
-        scores = self.propagate(self.represented(task))[:, :known]
-        labels = torch.cat([task.support_labels, task.query_labels], dim=1)
-        first = task.shots if self.config.loss_over == "query" else 0
-        loss = F.cross_entropy(scores[:, first:].flatten(0, 1), labels[:, first:].flatten())
-        return loss, scores[:, task.shots :]
+    def weights(self, features: Float[Tensor, "*episode node feature"]) -> Float[Tensor, "*episode node node"]:
+        """W, equation (2)."""
+        return affinity(features)
 
     def start(self, task: TrainingTask) -> None:
         """Set the length scales so that neighbours among these pictures start with weights near exp(-1)."""

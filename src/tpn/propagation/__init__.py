@@ -2,7 +2,7 @@
 
 from tpn.propagation.affinity import affinity, mean_squared_distances, scale
 from tpn.propagation.graph import connect, neighbour_mask, normalise
-from tpn.propagation.length_scale import LengthScale, typical_scale
+from tpn.propagation.length_scale import LengthScale, median_scale, typical_scale
 from tpn.propagation.solvers import label_matrix, propagate, propagate_stepwise
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "connect",
     "label_matrix",
     "mean_squared_distances",
+    "median_scale",
     "neighbour_mask",
     "normalise",
     "propagate",

@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 from tpn.episodes import Sampler
 from tpn.errors import TPNError
 from tpn.methods import Method
+from tpn.training.optimiser import STATE
 from tpn.training.run import load_weights
 from tpn.training.settings import from_json
 from tpn.training.tensors import read_tensors, write_tensors
@@ -44,8 +45,8 @@ def save_checkpoint(path: Path, run: str, state: State, method: Method, optimise
     """Write everything that the rest of the training depends on, and the digest of the run that it belongs to."""
     tensors = {f"model/{name}": tensor for name, tensor in method.state_dict().items()}
     for name, parameter in method.named_parameters():
-        for key, value in optimiser.state[parameter].items():
-            tensors[f"optimiser/{name}/{key}"] = value
+        for key in STATE[method.config.optimiser] & optimiser.state[parameter].keys():
+            tensors[f"optimiser/{name}/{key}"] = optimiser.state[parameter][key]
     tensors["random/torch"] = torch.get_rng_state()
     write_tensors(path, tensors, {"run": run, "state": asdict(state), "sampler": sampler.state})
 
@@ -57,11 +58,11 @@ def restore_checkpoint(path: Path, run: str, method: Method, optimiser: Optimize
         raise TPNError(f"{path} belongs to another run than the config.json beside it.")
     load_weights(method, _below("model/", tensors), path)
     try:
-        state, keys = from_json(State, facts["state"]), None
+        state = from_json(State, facts["state"])
+        keys = STATE[method.config.optimiser] if state.episode else set()
         for name, parameter in method.named_parameters():
             saved = _below(f"optimiser/{name}/", tensors)
-            keys = keys or saved.keys()
-            if bool(saved) != (state.episode > 0) or saved.keys() != keys:
+            if parameter.requires_grad and saved.keys() != keys:
                 raise ValueError(f"something of the optimiser's state of {name} is missing")
             optimiser.state[parameter] = {key: _laid_out_like(parameter, value) for key, value in saved.items()}
         torch.set_rng_state(tensors["random/torch"])

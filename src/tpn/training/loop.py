@@ -5,23 +5,23 @@ import math
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 
 from tpn.allocator import give_back_freed_memory
-from tpn.episodes import Episode, Sampler, TrainingTask, as_training_task
+from tpn.episodes import Episode, Sampler, Setting, TrainingTask, as_training_task
 from tpn.errors import TPNError
-from tpn.evaluation.protocol import draw_episodes, evaluate
+from tpn.evaluation.protocol import draw_episodes, evaluate, load_pictures
 from tpn.files import explaining_failure, replacing
 from tpn.images import Images, Split
 from tpn.images.augmentation import Augmentation, augment
-from tpn.methods import Config, Method, build_method
+from tpn.methods import Config, Method, build_method, find_method
 from tpn.progress import progress
 from tpn.training.board import Board
 from tpn.training.checkpoint import State, restore_checkpoint, save_checkpoint
+from tpn.training.optimiser import build_optimiser, learning_rate
 from tpn.training.run import Run, RunConfig, read_metrics, save_weights
 from tpn.training.stopping import Stopped, StopRequest, listening
 from tpn.training.tensors import not_finite
@@ -44,9 +44,11 @@ def ignore(state: State) -> None:
     """Announce the start to nobody."""
 
 
-def learning_rate(config: Config, episode: int) -> float:
-    """The learning rate at an episode: halved every so many."""
-    return float(config.lr * 0.5 ** (episode // config.halve_every))
+def validation_setting(config: RunConfig, split: Split) -> Setting:
+    """What a validation episode is made of: as in training, but with no more classes than there are."""
+    setting, room = config.episode, len(split.classes) - config.episode.distractors
+    fixed = find_method(config.method).info.fixed_way or setting.query_counts is not None
+    return setting if fixed or setting.way <= room or room < 2 else replace(setting, way=room)
 
 
 def validation_due(state: State, config: Config) -> bool:
@@ -70,10 +72,12 @@ def train(run: Run, config: RunConfig, images: Images, announce: Callable[[State
     settings, split = config.settings, images.split("train")
     torch.manual_seed(config.seed)
     method = build_method(config.method, settings, config.dimensions).train()
-    optimiser = torch.optim.Adam(method.parameters(), lr=settings.lr)
+    optimiser = build_optimiser(method)
     sampler = Sampler(split, config.episode, config.seed)
     validation = images.split("val")
-    validation_episodes = draw_episodes(validation, config.episode, settings.validation_episodes, VALIDATION_SEED)
+    validation_episodes = draw_episodes(
+        validation, validation_setting(config, validation), settings.validation_episodes, VALIDATION_SEED
+    )
 
     if run.checkpoint_file.is_file():
         state = restore_checkpoint(run.checkpoint_file, config.digest, method, optimiser, sampler)
@@ -122,9 +126,8 @@ def train(run: Run, config: RunConfig, images: Images, announce: Callable[[State
 def draw_task(sampler: Sampler, episodes: int, augmentations: tuple[Augmentation, ...] = ()) -> TrainingTask:
     """Draw the episodes of one step, with their pictures."""
     drawn = [sampler.draw() for _ in range(episodes)]
-    rows = np.stack([episode.pictures for episode in drawn])
-    pictures = augment(sampler.split.load(rows.reshape(-1)), augmentations)
-    return as_training_task(drawn, pictures.view(*rows.shape, *pictures.shape[1:]))
+    pictures = load_pictures(sampler.split, drawn)
+    return as_training_task(drawn, augment(pictures.flatten(0, 1), augmentations).view(pictures.shape))
 
 
 def step(

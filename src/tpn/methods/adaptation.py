@@ -1,0 +1,73 @@
+"""Networks that are trained anew on each task, as functions of their weights."""
+
+import math
+from typing import TypeAlias
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from tpn.backbones.statistics import forget_statistics
+from tpn.episodes import Task
+from tpn.methods.method import Config, Dimensions, Method
+
+Weights: TypeAlias = dict[str, Tensor]
+
+
+class Classifier(nn.Module):
+    """A backbone and a linear layer. Batch normalisation always uses the batch at hand."""
+
+    def __init__(self, config: Config, dimensions: Dimensions) -> None:
+        super().__init__()
+        self.backbone = dimensions.build_backbone(config.backbone)
+        self.head = nn.Linear(math.prod(self.backbone.map_shape), dimensions.way)
+        forget_statistics(self.backbone)
+
+    def forward(
+        self, pictures: Float[Tensor, "picture channel height width"]
+    ) -> tuple[Float[Tensor, "picture way"], Float[Tensor, "picture feature"]]:
+        """Scores, and the features that they come from, of normalised pictures."""
+        features = self.backbone.maps(pictures).flatten(1)
+        return self.head(features), features
+
+
+class Adapting(Method):
+    """A method that adapts all weights of a classifier to the support of a task. Its head fixes the way."""
+
+    def __init__(self, config: Config, dimensions: Dimensions) -> None:
+        super().__init__(config, dimensions)
+        self.network = Classifier(config, dimensions)
+
+    @property
+    def weights(self) -> Weights:
+        """The weights that every task starts from."""
+        return dict(self.network.named_parameters())
+
+    def run(
+        self, weights: Weights, pictures: Float[Tensor, "picture channel height width"]
+    ) -> tuple[Float[Tensor, "picture way"], Float[Tensor, "picture feature"]]:
+        """Scores and features of normalised pictures by a network with these weights."""
+        scores, features = functional_call(self.network, weights, (pictures,))
+        return scores, features
+
+    def normalised(self, task: Task) -> Task:
+        """The task with its pictures as the network takes them."""
+        pictures = self.network.backbone.normalise(task.inputs.flatten(0, 1))
+        pictures = pictures.contiguous(memory_format=torch.channels_last)
+        return task.with_inputs(pictures.view(*task.inputs.shape[:2], *pictures.shape[1:]))
+
+    def classify(
+        self,
+        support: Float[Tensor, "support channel height width"],
+        labels: Int64[Tensor, "support"],
+        query: Float[Tensor, "query channel height width"],
+    ) -> Float[Tensor, "query way"]:
+        """Adapt to one task, and score its queries."""
+        raise NotImplementedError
+
+    @torch.no_grad()  # gradients of torch.func are taken all the same; what is left out is that of the whole
+    def score(self, task: Task) -> Float[Tensor, "episode query way"]:
+        task = self.normalised(task)
+        tasks = zip(task.support, task.support_labels, task.query, strict=True)
+        return torch.stack([self.classify(*each) for each in tasks])

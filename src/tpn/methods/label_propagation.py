@@ -1,0 +1,57 @@
+"""Label propagation without learning to propagate: the naive baseline of the paper."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from tpn.errors import TPNError
+from tpn.methods.method import Info
+from tpn.methods.registry import register
+from tpn.methods.tpn import Propagating, PropagationConfig
+from tpn.propagation import mean_squared_distances, median_scale
+
+
+@dataclass(frozen=True)
+class LabelPropagationConfig(PropagationConfig):
+    """Label propagation: spread the labels over a graph with one length scale for all pictures, not learned."""
+
+    sigma: float | None = None
+    """The length scale of the whole graph. If not given, the median heuristic: in each episode, the square root of the
+    median squared distance between two of its pictures."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.sigma is not None and not 0 < self.sigma < float("inf"):
+            raise TPNError(f"--sigma must be a number above 0, not {self.sigma}.")
+
+
+@register
+class LabelPropagation(Propagating):
+    """The rule of Zhu and Ghahramani, "Learning from Labeled and Unlabeled Data with Label Propagation", 2002, in the
+    closed form of Zhou et al., "Learning with Local and Global Consistency", NIPS 2003; a baseline of the TPN paper.
+
+    A network embeds all pictures of an episode, and is trained through the propagation as in TPN. But the weights of
+    the graph are exp(-d(f_i, f_j)/(2σ²)) with a single σ, which is given, or the median distance in the episode: no
+    network finds length scales for the pictures.
+    """
+
+    info = Info(
+        name="label-propagation",
+        paper="Zhu and Ghahramani, Learning from Labeled and Unlabeled Data with Label Propagation, 2002",
+        transduction="yes",
+    )
+    Config = LabelPropagationConfig
+    config: LabelPropagationConfig
+
+    def represent(self, pictures: Float[Tensor, "picture channel height width"]) -> Float[Tensor, "picture feature"]:
+        """f, flat."""
+        maps: Tensor = self.backbone(pictures)
+        return maps.flatten(1)
+
+    def weights(self, features: Float[Tensor, "*episode node feature"]) -> Float[Tensor, "*episode node node"]:
+        """W, equation (1)."""
+        distances = mean_squared_distances(features)
+        sigma = median_scale(distances) if self.config.sigma is None else self.config.sigma
+        return torch.exp(-distances / (2 * sigma**2))

@@ -1,0 +1,118 @@
+"""Model-agnostic meta-learning."""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int64
+from torch import Tensor
+from torch.func import grad, vmap
+
+from tpn.episodes import Task, TrainingTask
+from tpn.errors import TPNError
+from tpn.methods.adaptation import Adapting, Weights
+from tpn.methods.method import Config, Info, check_at_least
+from tpn.methods.registry import register
+
+
+@dataclass(frozen=True)
+class MAMLConfig(Config):
+    """MAML: learn weights from which a few steps of gradient descent on the support lead to a good classifier."""
+
+    backbone: str = "conv4-32"
+    episodes: int = 240_000
+    episodes_per_step: int = 4
+    halve_every: int = 240_000
+    validate_every: int = 400
+    inner_lr: float = 0.01
+    """The learning rate of the steps on the support."""
+    inner_steps: int = 5
+    """Steps on the support in training."""
+    test_steps: int = 10
+    """Steps on the support in testing."""
+    first_order: bool = False
+    """Leave out the gradient of the gradient: faster, and usually a little worse."""
+    vectorised: bool = False
+    """Adapt to the tasks of a step in one vectorised pass instead of one after the other. Slower on CPUs."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(self, "inner_steps", 0)
+        check_at_least(self, "test_steps", 0)
+        if not 0 < self.inner_lr <= 10:
+            raise TPNError(f"--inner-lr must be above 0 and at most 10, not {self.inner_lr}.")
+
+
+@register
+class MAML(Adapting):
+    """Finn et al., "Model-Agnostic Meta-Learning for Fast Adaptation of Deep Networks", ICML 2017.
+
+    Each task starts from the same weights of a network with a linear classifier and takes a few steps of gradient
+    descent on the cross-entropy of its support. The queries are then classified by the adapted network, and the
+    gradient of their cross-entropy, taken through those steps, improves the common start. Batch normalisation uses the
+    batch at hand, in testing that of all queries of an episode: by it, queries share information.
+    """
+
+    info = Info(
+        name="maml",
+        paper="Finn et al., Model-Agnostic Meta-Learning for Fast Adaptation of Deep Networks, ICML 2017",
+        transduction="bn",
+        fixed_way=True,
+        equivariant=False,
+    )
+    Config = MAMLConfig
+    config: MAMLConfig
+
+    def inner_loss(
+        self,
+        weights: Weights,
+        support: Float[Tensor, "support channel height width"],
+        labels: Int64[Tensor, "support"],
+        query: Float[Tensor, "query channel height width"],
+    ) -> Float[Tensor, ""]:
+        """What a task descends on to adapt."""
+        return F.cross_entropy(self.run(weights, support)[0], labels)
+
+    def adapt(
+        self,
+        support: Float[Tensor, "support channel height width"],
+        labels: Int64[Tensor, "support"],
+        query: Float[Tensor, "query channel height width"],
+        steps: int,
+    ) -> Weights:
+        """The weights after some steps on a task."""
+        weights = self.weights
+        for _ in range(steps):
+            start = {name: weight.detach() for name, weight in weights.items()} if self.config.first_order else weights
+            gradient = grad(self.inner_loss)(start, support, labels, query)
+            weights = {name: weight - self.config.inner_lr * gradient[name] for name, weight in weights.items()}
+        return weights
+
+    def classify(
+        self,
+        support: Float[Tensor, "support channel height width"],
+        labels: Int64[Tensor, "support"],
+        query: Float[Tensor, "query channel height width"],
+    ) -> Float[Tensor, "query way"]:
+        return self.run(self.adapt(support, labels, query, self.config.test_steps), query)[0]
+
+    def outer_loss(
+        self,
+        support: Float[Tensor, "support channel height width"],
+        labels: Int64[Tensor, "support"],
+        query: Float[Tensor, "query channel height width"],
+        query_labels: Int64[Tensor, "query"],
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, "query way"]]:
+        """The loss of one task after adapting to it, and the scores of its queries."""
+        weights = self.adapt(support, labels, query, self.config.inner_steps)
+        scores = self.run(weights, query)[0]
+        return F.cross_entropy(scores, query_labels), scores
+
+    def loss(self, task: TrainingTask) -> tuple[Float[Tensor, ""], Float[Tensor, "episode query way"]]:
+        pictures: Task = self.normalised(task)
+        tasks = (pictures.support, pictures.support_labels, pictures.query, task.query_labels)
+        if self.config.vectorised:
+            losses, scores = vmap(self.outer_loss)(*tasks)
+            return losses.mean(), scores
+        each = [self.outer_loss(*one) for one in zip(*tasks, strict=True)]
+        return torch.stack([loss for loss, _ in each]).mean(), torch.stack([scores for _, scores in each])

@@ -1,0 +1,83 @@
+"""MAML with a transductive regulariser: a baseline of the TPN paper."""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from tpn.errors import TPNError
+from tpn.methods.adaptation import Weights
+from tpn.methods.maml import MAML, MAMLConfig
+from tpn.methods.method import Info
+from tpn.methods.registry import register
+from tpn.propagation import mean_squared_distances, median_scale
+
+
+@dataclass(frozen=True)
+class MAMLTransductionConfig(MAMLConfig):
+    """MAML + transduction: adapt to the queries as well, by asking that similar pictures are classified alike."""
+
+    transduction_weight: float = 1.0
+    """How much that counts beside the cross-entropy; 0 is plain MAML."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.transduction_weight < float("inf"):
+            raise TPNError(f"--transduction-weight must be at least 0, not {self.transduction_weight}.")
+
+
+@register
+class MAMLTransduction(MAML):
+    """Liu et al., "Learning to Propagate Labels: Transductive Propagation Network for Few-shot Learning", ICLR 2019,
+    section 3.2: MAML + transduction.
+
+    MAML whose loss, in the steps on the support and in the outer one, has a further term: the mean over all pairs of
+    pictures, support and queries, of W_ij |ŷ_i - ŷ_j|², ŷ the softmax of the scores and W_ij = exp(-d(f_i, f_j)/(2σ²))
+    the affinity of their features, with σ by the median heuristic and W taken as given (no gradient flows through it).
+    The paper prints a sum; the mean makes the weight of the term independent of the number of pictures.
+    """
+
+    info = Info(
+        name="maml-transduction",
+        paper="Liu et al., Learning to Propagate Labels: Transductive Propagation Network, ICLR 2019",
+        transduction="yes",
+        fixed_way=True,
+        equivariant=False,
+    )
+    Config = MAMLTransductionConfig
+    config: MAMLTransductionConfig
+
+    def inner_loss(
+        self,
+        weights: Weights,
+        support: Float[Tensor, "support channel height width"],
+        labels: Int64[Tensor, "support"],
+        query: Float[Tensor, "query channel height width"],
+    ) -> Float[Tensor, ""]:
+        of_support, of_query = self.run(weights, support), self.run(weights, query)
+        return F.cross_entropy(of_support[0], labels) + self.regulariser(of_support, of_query)
+
+    def outer_loss(
+        self,
+        support: Float[Tensor, "support channel height width"],
+        labels: Int64[Tensor, "support"],
+        query: Float[Tensor, "query channel height width"],
+        query_labels: Int64[Tensor, "query"],
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, "query way"]]:
+        weights = self.adapt(support, labels, query, self.config.inner_steps)
+        of_support, of_query = self.run(weights, support), self.run(weights, query)
+        return F.cross_entropy(of_query[0], query_labels) + self.regulariser(of_support, of_query), of_query[0]
+
+    def regulariser(self, *parts: tuple[Tensor, Tensor]) -> Float[Tensor, ""]:
+        """The transductive term for these scores and features, with its weight."""
+        scores, features = (torch.cat(each) for each in zip(*parts, strict=True))
+        return self.config.transduction_weight * disagreement(scores.softmax(-1), features.detach())
+
+
+def disagreement(predictions: Float[Tensor, "node way"], features: Float[Tensor, "node feature"]) -> Float[Tensor, ""]:
+    """The mean over all pairs of W_ij |ŷ_i - ŷ_j|²."""
+    distances = mean_squared_distances(features)
+    W = torch.exp(-distances / (2 * median_scale(distances) ** 2))
+    return (W * predictions.shape[-1] * mean_squared_distances(predictions)).mean()

@@ -1,0 +1,97 @@
+"""Relation networks."""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from tpn.backbones.blocks import ConvBlock
+from tpn.episodes import Task, TrainingTask
+from tpn.methods.method import Config, Dimensions, Info, Method
+from tpn.methods.protonet import memberships
+from tpn.methods.registry import register
+
+SMALLEST_UNPADDED = 12
+"""Maps at least so large can lose their edges in the two blocks of the relation module."""
+
+
+@dataclass(frozen=True)
+class RelationNetConfig(Config):
+    """Relation network: learn how alike a query and a class are, from their feature maps side by side."""
+
+    backbone: str = "conv4-maps"
+    halve_every: int = 100_000
+
+
+@register
+class RelationNet(Method):
+    """Sung et al., "Learning to Compare: Relation Network for Few-Shot Learning", CVPR 2018.
+
+    A network embeds all pictures as feature maps. The maps of a class are summed over its support and set beside those
+    of a query; a second network, the relation module, makes a number between 0 and 1 of the pair. Training brings it
+    near 1 for the right class and near 0 for the others, by the mean squared error.
+    """
+
+    info = Info(
+        name="relation-net",
+        paper="Sung et al., Learning to Compare: Relation Network for Few-Shot Learning, CVPR 2018",
+        transduction="no",
+    )
+    Config = RelationNetConfig
+
+    def __init__(self, config: RelationNetConfig, dimensions: Dimensions) -> None:
+        super().__init__(config, dimensions)
+        self.backbone = dimensions.build_backbone(config.backbone)
+        self.relation = RelationModule(self.backbone.map_shape)
+
+    def represent(
+        self, pictures: Float[Tensor, "picture channel height width"]
+    ) -> Float[Tensor, "picture filter mapheight mapwidth"]:
+        maps: Tensor = self.backbone(pictures)
+        return maps
+
+    def score(self, task: Task) -> Float[Tensor, "episode query way"]:
+        share = memberships(task.support_labels, task.way, like=task.inputs)
+        classes = torch.einsum("esw,escxy->ewcxy", share, task.support)
+        return torch.stack([self.relation(*pair) for pair in zip(task.query, classes, strict=True)])
+
+    def loss(self, task: TrainingTask) -> tuple[Float[Tensor, ""], Float[Tensor, "episode query way"]]:
+        """The mean squared error against one for the right class and zero for the others."""
+        scores = self.score(self.represented(task))
+        return F.mse_loss(scores, memberships(task.query_labels, task.way, like=scores)), scores
+
+
+class RelationModule(nn.Module):
+    """From the maps of a query and those of a class to how alike they are: two convolutional blocks, 8 units, one.
+
+    The first convolution of two maps set side by side is the sum of one over each of them. So it is made once for each
+    query and each class, not for each pair.
+    """
+
+    def __init__(self, map_shape: tuple[int, int, int], filters: int = 64) -> None:
+        super().__init__()
+        channels, height, width = map_shape
+        padded = min(height, width) < SMALLEST_UNPADDED
+        pool = "up" if padded else "down"
+        self.first = ConvBlock(2 * channels, filters, pool, padded)  # type: ignore[arg-type]
+        self.second = ConvBlock(filters, filters, pool, padded)  # type: ignore[arg-type]
+        for block in (self.first, self.second):
+            height, width = block.output_size(height), block.output_size(width)
+        self.hidden = nn.Linear(filters * height * width, 8)
+        self.out = nn.Linear(8, 1)
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def forward(
+        self, queries: Float[Tensor, "query channel height width"], classes: Float[Tensor, "way channel height width"]
+    ) -> Float[Tensor, "query way"]:
+        of_class, of_query = self.first.convolution.weight.chunk(2, dim=1)
+        padding = self.first.convolution.padding
+        side_by_side = (
+            F.conv2d(queries, of_query, padding=padding)[:, None] + F.conv2d(classes, of_class, padding=padding)[None]
+        )
+        pairs = side_by_side.flatten(0, 1).contiguous(memory_format=torch.channels_last)
+        maps = self.second(self.first.after_convolution(pairs))
+        relation = torch.sigmoid(self.out(F.relu(self.hidden(maps.flatten(1)))))
+        return relation.view(len(queries), len(classes))

@@ -1,0 +1,158 @@
+"""Reptile."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int64
+from torch import Tensor
+from torch.func import grad_and_value, vmap
+
+from tpn.episodes import TrainingTask
+from tpn.errors import TPNError
+from tpn.methods.adaptation import Adapting, Weights
+from tpn.methods.method import Config, Info, Learned, check_at_least
+from tpn.methods.registry import register
+
+TEST_SEED = 0
+PICTURES_AT_ONCE = 512
+DECAY, EPSILON = 0.999, 1e-8
+
+
+@dataclass(frozen=True)
+class ReptileConfig(Config):
+    """Reptile: move the weights, again and again, towards those that some steps of training on a task lead to."""
+
+    backbone: str = "conv4-32"
+    episodes: int = 500_000
+    episodes_per_step: int = 5
+    optimiser: Literal["adam", "sgd"] = "sgd"
+    lr: float = 1.0
+    """How far the weights follow those of the tasks: 1 takes over their mean."""
+    schedule: Literal["halve", "linear"] = "linear"
+    validate_every: int = 500
+    inner_lr: float = 1e-3
+    """The learning rate on a task (Adam without momentum)."""
+    inner_steps: int = 8
+    """Steps on a task in training."""
+    inner_batch: int = 10
+    """Pictures in each of them, drawn from support and queries together."""
+    test_steps: int = 50
+    """Steps on the support in testing."""
+    test_batch: int = 15
+    """Pictures in each of them (at most the whole support)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, least in (("inner_steps", 1), ("inner_batch", 1), ("test_steps", 0), ("test_batch", 1)):
+            check_at_least(self, name, least)
+        if not 0 < self.inner_lr <= 10:
+            raise TPNError(f"--inner-lr must be above 0 and at most 10, not {self.inner_lr}.")
+
+
+@register
+class Reptile(Adapting):
+    """Nichol et al., "On First-Order Meta-Learning Algorithms", 2018.
+
+    In training, each task starts from the same weights of a network with a linear classifier and is learned for some
+    steps of Adam without momentum on small batches of its pictures, support and queries alike; then the common weights
+    move towards the mean of those that the tasks ended with, by a share that falls evenly from 1 to 0. In testing, a
+    task is learned from its support, and each query is classified in a batch with the support only: batch normalisation
+    uses the batch at hand, but no other query is in it. (`reptile-bn` classifies all queries in one batch.)
+    """
+
+    info = Info(
+        name="reptile",
+        paper="Nichol et al., On First-Order Meta-Learning Algorithms, 2018",
+        transduction="no",
+        fixed_way=True,
+        equivariant=False,
+    )
+    Config = ReptileConfig
+    config: ReptileConfig
+
+    def batch_loss(
+        self,
+        weights: Weights,
+        pictures: Float[Tensor, "picture channel height width"],
+        labels: Int64[Tensor, "picture"],
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, "picture way"]]:
+        """Cross-entropy, and the scores that it comes from."""
+        scores = self.run(weights, pictures)[0]
+        return F.cross_entropy(scores, labels), scores
+
+    def fit(
+        self,
+        pictures: Float[Tensor, "picture channel height width"],
+        labels: Int64[Tensor, "picture"],
+        batches: Int64[Tensor, "step batch"],
+    ) -> tuple[Weights, float, float]:
+        """Learn a task: the weights, and the mean loss and accuracy of its batches, each before its step."""
+        weights = {name: weight.detach() for name, weight in self.weights.items()}
+        mean_square = {name: torch.zeros_like(weight) for name, weight in weights.items()}
+        losses, correct = [], []
+        for step, batch in enumerate(batches, 1):
+            gradients, (loss, scores) = grad_and_value(self.batch_loss, has_aux=True)(
+                weights, pictures[batch], labels[batch]
+            )
+            for name, gradient in gradients.items():
+                mean_square[name] = DECAY * mean_square[name] + (1 - DECAY) * gradient.square()
+                size = (mean_square[name] / (1 - DECAY**step)).sqrt() + EPSILON
+                weights[name] = weights[name] - self.config.inner_lr * gradient / size
+            losses.append(loss)
+            correct.append((scores.argmax(-1) == labels[batch]).float().mean())
+        if not losses:
+            return weights, 0.0, 0.0
+        return weights, torch.stack(losses).mean().item(), torch.stack(correct).mean().item()
+
+    @torch.no_grad()
+    def learn(self, task: TrainingTask) -> Learned:
+        """Add, as the gradient, how far the weights are from where learning the tasks leads to, in the mean."""
+        tasks, learned = self.normalised(task), []
+        for index, inputs in enumerate(tasks.inputs):
+            labels = torch.cat([task.support_labels[index], task.query_labels[index]])
+            batches = mini_batches(len(labels), self.config.inner_steps, self.config.inner_batch)
+            weights, loss, accuracy = self.fit(inputs, labels, batches)
+            learned.append((loss, accuracy))
+            for name, parameter in self.network.named_parameters():
+                away = (parameter - weights[name]) / len(tasks.inputs)
+                parameter.grad = away if parameter.grad is None else parameter.grad + away
+        loss, accuracy = (sum(values) / len(learned) for values in zip(*learned, strict=True))
+        return Learned(loss, accuracy)
+
+    def adapted(
+        self, support: Float[Tensor, "support channel height width"], labels: Int64[Tensor, "support"]
+    ) -> Weights:
+        """The weights for a task to be tested on, which are the same whenever it is."""
+        generator = torch.Generator().manual_seed(TEST_SEED)
+        batches = mini_batches(len(support), self.config.test_steps, self.config.test_batch, generator)
+        return self.fit(support, labels, batches)[0]
+
+    def classify(
+        self,
+        support: Float[Tensor, "support channel height width"],
+        labels: Int64[Tensor, "support"],
+        query: Float[Tensor, "query channel height width"],
+    ) -> Float[Tensor, "query way"]:
+        """Each query in a batch with the support."""
+        weights = self.adapted(support, labels)
+
+        def with_support(one: Tensor) -> Tensor:
+            return self.run(weights, torch.cat([support, one[None]]))[0][-1]
+
+        at_once = max(1, PICTURES_AT_ONCE // (len(support) + 1))
+        scores: Tensor = vmap(with_support, chunk_size=at_once)(query)
+        return scores
+
+
+def mini_batches(
+    pictures: int, steps: int, size: int, generator: torch.Generator | None = None
+) -> Int64[Tensor, "step batch"]:
+    """Which pictures each step sees: all of them in a random order, then in another, and so on."""
+    size = min(size, pictures)
+    rounds = -(-steps * size // pictures)
+    order = [torch.randperm(pictures, generator=generator) for _ in range(rounds)] or [
+        torch.empty(0, dtype=torch.int64)
+    ]
+    return torch.cat(order)[: steps * size].view(steps, size)

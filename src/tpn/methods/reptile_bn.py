@@ -1,0 +1,30 @@
+"""Reptile, with queries that share batch statistics."""
+
+from dataclasses import replace
+
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from tpn.methods.registry import register
+from tpn.methods.reptile import Reptile
+
+
+@register
+class ReptileBN(Reptile):
+    """Nichol et al., "On First-Order Meta-Learning Algorithms", 2018, in its transductive form.
+
+    Trained as `reptile`; in testing, all queries of an episode are classified in one batch, whose statistics batch
+    normalisation uses: by them, queries share information. A run of `reptile` can be tested so without training it
+    anew: `tpn evaluate RUN --as reptile-bn`.
+    """
+
+    info = replace(Reptile.info, name="reptile-bn", transduction="bn")
+
+    def classify(
+        self,
+        support: Float[Tensor, "support channel height width"],
+        labels: Int64[Tensor, "support"],
+        query: Float[Tensor, "query channel height width"],
+    ) -> Float[Tensor, "query way"]:
+        """All queries in one batch."""
+        return self.run(self.adapted(support, labels), query)[0]

@@ -1,0 +1,33 @@
+"""Soft k-means with one more cluster, for distractors."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from tpn.methods.method import Dimensions, Info
+from tpn.methods.protonet import squared_distances
+from tpn.methods.registry import register
+from tpn.methods.soft_kmeans import PAPER, SoftKMeans, SoftKMeansConfig
+
+
+@register
+class SoftKMeansCluster(SoftKMeans):
+    """Ren et al., "Meta-Learning for Semi-Supervised Few-Shot Classification", ICLR 2018: soft k-means + cluster.
+
+    Soft k-means in which one more cluster takes up what belongs to none of the classes. It lies at the origin, and its
+    radius r is learned: an unlabelled picture x belongs to it by exp(-|x|²/r² - log r), to a class, whose radius is 1,
+    by exp(-d²), all of it normalised to one.
+    """
+
+    info = Info(name="soft-kmeans-cluster", paper=PAPER, transduction="no", semi_supervised=True)
+
+    def __init__(self, config: SoftKMeansConfig, dimensions: Dimensions) -> None:
+        super().__init__(config, dimensions)
+        self.log_radius = nn.Parameter(torch.zeros(()))
+
+    def shares(
+        self, unlabelled: Float[Tensor, "episode node feature"], prototypes: Float[Tensor, "episode way feature"]
+    ) -> Float[Tensor, "episode node way"]:
+        to_classes = -squared_distances(unlabelled, prototypes)
+        to_cluster = -unlabelled.square().sum(-1, keepdim=True) * torch.exp(-2 * self.log_radius) - self.log_radius
+        return torch.cat([to_classes, to_cluster], dim=-1).softmax(-1)[..., :-1]
