@@ -31,7 +31,7 @@ def represented_task(method, split, episodes=2, seed=1, **setting):
     return as_task(episodes, inputs), episodes
 
 
-SETTING = {"way": 3, "shot": 2, "query": 4}
+SETTING = {"way": 3, "shot": 2, "query": 4, "unlabelled": 2, "distractors": 1}
 
 
 def test_it_says_what_it_is(name):
@@ -52,7 +52,7 @@ def test_its_settings_are_documented_and_can_be_changed(name):
 
 def test_scores_have_a_row_per_query_and_a_column_per_class(name, dimensions, drawings):
     method = build(name, dimensions)
-    task, _ = represented_task(method, drawings, unlabelled=2, distractors=1, **SETTING)
+    task, _ = represented_task(method, drawings, **SETTING)
     scores = method.score(task)
     assert scores.shape == (2, 12, 3)
     assert torch.isfinite(scores).all()
@@ -106,7 +106,9 @@ def test_other_queries_matter_just_if_it_is_transductive(name, dimensions, drawi
     method = build(name, dimensions)
     method.train().start(draw_task(sampler(drawings, **SETTING), 1))
     task, _ = represented_task(method, drawings, **SETTING)
-    fewer = replace(task, inputs=task.inputs[:, : task.shots + 5], queries=5)
+    last = task.shots + task.queries
+    kept = torch.cat([task.inputs[:, : task.shots + 5], task.inputs[:, last:]], dim=1)
+    fewer = replace(task, inputs=kept, queries=5)
     same = torch.allclose(method.score(fewer), method.score(task)[:, :5], rtol=1e-4, atol=1e-5)
     assert same == (find_method(name).info.transduction == "no")
 

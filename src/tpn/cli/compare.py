@@ -8,7 +8,16 @@ from pathlib import Path
 from tyro.conf import Positional
 
 from tpn.cli.parsing import Flag
-from tpn.cli.session import AnySetting, TestOptions, describe, open_subject, parse_for_runs, test, use_processor
+from tpn.cli.session import (
+    AnySetting,
+    TestOptions,
+    check_setting,
+    describe,
+    open_subject,
+    parse_for_runs,
+    test,
+    use_processor,
+)
 from tpn.errors import TPNError
 from tpn.evaluation.comparison import compare
 from tpn.evaluation.intervals import percent
@@ -51,6 +60,8 @@ def main(arguments: list[str]) -> int:
             f"The runs were trained on {first.data} and {others[0]}: say with --data on which to compare them."
         )
     episodes = first.draw(options)
+    for subject in subjects.values():
+        check_setting(subject.method, options.episode)
     evaluations = {name: test(subject, episodes, options.batch_norm, name) for name, subject in subjects.items()}
     differences = compare(evaluations)
     if options.plot is not None:

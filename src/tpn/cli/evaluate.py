@@ -3,8 +3,9 @@
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from tpn.cli.parsing import Flag
 from tpn.cli.session import AnySetting, TestOptions, describe, open_subject, parse_for_runs, test, use_processor
@@ -17,6 +18,9 @@ class Evaluate(TestOptions[AnySetting]):
 
     run: Positional[Path]
     """The run folder that tpn train wrote."""
+    as_method: Annotated[str | None, arg(name="as", metavar="METHOD")] = None
+    """Test the weights of the run as this other method, which has the same ones: reptile-bn for a run of reptile,
+    soft-kmeans for one of protonet, tpn-semi for one of tpn."""
     json: Flag = False
     """Print one JSON object instead of text."""
     per_episode: Path | None = None
@@ -28,7 +32,7 @@ def main(arguments: list[str]) -> int:
     if options.per_episode is not None:
         check_target(options.per_episode)
     use_processor(options.threads)
-    subject = open_subject(options.run, options.data, options.split, options.cache)
+    subject = open_subject(options.run, options.data, options.split, options.cache, options.as_method)
     evaluation = test(subject, subject.draw(options), options.batch_norm, "evaluating")
     mean, transduction = evaluation.mean, subject.transduction(options.batch_norm)
     if options.per_episode is not None:
@@ -43,9 +47,9 @@ def main(arguments: list[str]) -> int:
             "query": options.episode.query,
             "episodes": options.episodes,
             "seconds": evaluation.seconds,
-            "method": subject.config.method,
+            "method": subject.name,
             "transduction": transduction,
-            "batch_norm": options.batch_norm,
+            "batch_norm": subject.batch_norm(options.batch_norm),
             "data": subject.data,
             "split": options.split,
             "seed": options.seed,
@@ -54,8 +58,8 @@ def main(arguments: list[str]) -> int:
         result.update(asdict(options.episode))  # the rest of what an episode is made of
         print(json.dumps(result))
         return 0
-    print(f"{subject.config.method} on {describe(options, subject)}")
+    print(f"{subject.name} on {describe(options, subject)}")
     print(f"  accuracy      {mean}" + ("" if mean.ci95 is None else "  (95 % interval)"))
-    print(f"  transduction  {transduction}, batch norm with {options.batch_norm} statistics")
+    print(f"  transduction  {transduction}, batch norm with {subject.batch_norm(options.batch_norm)} statistics")
     print(f"  time          {evaluation.seconds:.1f} s")
     return 0

@@ -8,6 +8,7 @@ from typing import Any, Generic, Literal, TypeVar
 import torch
 
 from tpn.allocator import keep_freed_memory
+from tpn.backbones.statistics import keeps_statistics
 from tpn.cli.parsing import SettingOfRun, parse
 from tpn.cli.pictures import CacheOption
 from tpn.episodes import Episode, Setting
@@ -90,15 +91,27 @@ class Subject:
 
     def draw(self, options: TestOptions[Setting]) -> list[Episode]:
         """The episodes of a test."""
+        check_setting(self.method, options.episode)
         return draw_episodes(self.split, options.episode, options.episodes, options.seed)
 
-    def transduction(self, batch_norm: BatchNorm) -> str:
+    @property
+    def name(self) -> str:
+        """What it is tested as."""
+        return self.method.info.name
+
+    def batch_norm(self, asked: BatchNorm) -> BatchNorm:
+        """The statistics that a test normalises with: some methods know those of the batch at hand only."""
+        return asked if keeps_statistics(self.method) else "batch"
+
+    def transduction(self, asked: BatchNorm) -> str:
         """Do the queries of a test share information: by the method (yes), by batch statistics (bn), or not (no)."""
         declared = self.method.info.transduction
-        return "bn" if declared == "no" and batch_norm == "batch" else declared
+        return "bn" if declared == "no" and asked == "batch" and keeps_statistics(self.method) else declared
 
 
-def open_subject(folder: Path, data: str | None, split: str, cache: Path | None) -> Subject:
+def open_subject(
+    folder: Path, data: str | None, split: str, cache: Path | None, as_method: str | None = None
+) -> Subject:
     """Load a trained method and open the pictures that it is to be tested on."""
     config = Run(folder).read_config()
     images = open_images(data or config.data, config.image_size, cache=cache, class_seed=config.class_seed)
@@ -114,13 +127,28 @@ def open_subject(folder: Path, data: str | None, split: str, cache: Path | None)
         raise TPNError(
             f"{folder} was trained on pictures of {config.channels} channels; those of {data} have {images.channels}."
         )
-    return Subject(config, load(folder), data, images.split(split))
+    return Subject(config, load(folder, as_method), data, images.split(split))
 
 
 def test(subject: Subject, episodes: list[Episode], batch_norm: BatchNorm, what: str) -> Evaluation:
     """Test a method on episodes, showing how far it has come."""
     with progress(what, pictures_to_represent(subject.method, episodes, batch_norm), "pictures") as advance:
         return evaluate(subject.method, subject.split, episodes, batch_norm, advance)
+
+
+def check_setting(method: Method, setting: Setting) -> None:
+    """Refuse to test a method on episodes that it is not made for."""
+    info, dimensions = method.info, method.dimensions
+    if info.fixed_way and setting.way != dimensions.way:
+        raise TPNError(
+            f"{info.name} was trained to tell {dimensions.way} classes apart, and has an output for each: "
+            f"it cannot be tested with --way {setting.way}."
+        )
+    if info.fixed_shot and setting.shot != dimensions.shot:
+        raise TPNError(
+            f"{info.name} was trained with {dimensions.shot} shots, and takes no other number: "
+            f"it cannot be tested with --shot {setting.shot}."
+        )
 
 
 def describe(options: TestOptions[Setting], subject: Subject) -> str:

@@ -18,10 +18,12 @@ from tpn.images import Images
 from tpn.methods import Config, Dimensions, all_methods, build_method, find_method
 from tpn.progress import clock
 from tpn.training.checkpoint import State
-from tpn.training.loop import Outcome, train
+from tpn.training.loop import Outcome, train, validation_setting
 from tpn.training.run import Run, RunConfig
 
 LONGEST_NAME = 40
+UNLABELLED = 5
+"""Unlabelled pictures of each class that semi-supervised methods are trained with if not said otherwise."""
 
 AnyConfig = TypeVar("AnyConfig", bound=Config)
 AnySetting = TypeVar("AnySetting", bound=Setting)
@@ -90,9 +92,11 @@ def main(arguments: list[str]) -> int:
 def read_options(name: str, arguments: list[str]) -> Train[Any, Setting]:
     """The options given, on top of the method's defaults or, when resuming, of the run's own settings."""
     kind, prog = find_method(name).Config, f"tpn train {name}"
+    unlabelled = UNLABELLED if find_method(name).info.semi_supervised else 0
     unchecked = SettingOfRun if "--resume" in arguments else Setting
-    given = parse(Train[kind, unchecked], prog, arguments)  # type: ignore[valid-type]
-    start = Train[Any, Setting](settings=kind(), episode=Setting(), out=given.out)
+    defaults = Train[kind, unchecked](settings=kind(), episode=unchecked(unlabelled=unlabelled))  # type: ignore[valid-type]
+    given = parse(Train[kind, unchecked], prog, arguments, defaults)  # type: ignore[valid-type]
+    start = Train[Any, Setting](settings=kind(), episode=Setting(unlabelled=unlabelled), out=given.out)
     if given.resume and given.out is not None and Run(given.out).exists:
         before = Run(given.out).read_config()
         if before.method != name:
@@ -125,8 +129,11 @@ def check(run: Run, config: RunConfig, resume: bool, images: Images) -> None:
     _, colon, path = config.data.partition(":")
     if colon and run.folder.resolve().is_relative_to(path):
         raise TPNError(f"{run.folder} lies among the pictures of {config.data}: choose another --out.")
-    for split in ("train", "val"):
-        Sampler(images.split(split), config.episode, config.seed)
+    if find_method(config.method).info.semi_supervised and not config.episode.unlabelled:
+        raise TPNError(f"{config.method} learns from unlabelled pictures: --unlabelled must be at least 1.")
+    validation = images.split("val")
+    Sampler(images.split("train"), config.episode, config.seed)
+    Sampler(validation, validation_setting(config, validation), config.seed)
     if run.exists:
         if not resume:
             raise TPNError(

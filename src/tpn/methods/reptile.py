@@ -1,13 +1,14 @@
 """Reptile."""
 
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int64
 from torch import Tensor
-from torch.func import grad_and_value, vmap
+from torch.func import vmap
 
 from tpn.episodes import TrainingTask
 from tpn.errors import TPNError
@@ -17,7 +18,6 @@ from tpn.methods.registry import register
 
 TEST_SEED = 0
 PICTURES_AT_ONCE = 512
-DECAY, EPSILON = 0.999, 1e-8
 
 
 @dataclass(frozen=True)
@@ -72,39 +72,27 @@ class Reptile(Adapting):
     Config = ReptileConfig
     config: ReptileConfig
 
-    def batch_loss(
-        self,
-        weights: Weights,
-        pictures: Float[Tensor, "picture channel height width"],
-        labels: Int64[Tensor, "picture"],
-    ) -> tuple[Float[Tensor, ""], Float[Tensor, "picture way"]]:
-        """Cross-entropy, and the scores that it comes from."""
-        scores = self.run(weights, pictures)[0]
-        return F.cross_entropy(scores, labels), scores
-
+    @torch.enable_grad()
     def fit(
         self,
         pictures: Float[Tensor, "picture channel height width"],
         labels: Int64[Tensor, "picture"],
         batches: Int64[Tensor, "step batch"],
-    ) -> tuple[Weights, float, float]:
-        """Learn a task: the weights, and the mean loss and accuracy of its batches, each before its step."""
-        weights = {name: weight.detach() for name, weight in self.weights.items()}
-        mean_square = {name: torch.zeros_like(weight) for name, weight in weights.items()}
-        losses, correct = [], []
-        for step, batch in enumerate(batches, 1):
-            gradients, (loss, scores) = grad_and_value(self.batch_loss, has_aux=True)(
-                weights, pictures[batch], labels[batch]
-            )
-            for name, gradient in gradients.items():
-                mean_square[name] = DECAY * mean_square[name] + (1 - DECAY) * gradient.square()
-                size = (mean_square[name] / (1 - DECAY**step)).sqrt() + EPSILON
-                weights[name] = weights[name] - self.config.inner_lr * gradient / size
-            losses.append(loss)
-            correct.append((scores.argmax(-1) == labels[batch]).float().mean())
-        if not losses:
-            return weights, 0.0, 0.0
-        return weights, torch.stack(losses).mean().item(), torch.stack(correct).mean().item()
+    ) -> tuple[Weights, Learned]:
+        """Learn a task: the weights, and the mean loss and accuracy of the batches, each before its step."""
+        weights = {name: weight.detach().clone().requires_grad_() for name, weight in self.weights.items()}
+        adam = torch.optim.Adam(weights.values(), lr=self.config.inner_lr, betas=(0.0, 0.999))
+        losses, correct = torch.zeros(len(batches)), torch.zeros(len(batches))
+        for step, batch in enumerate(batches):
+            scores = self.run(weights, pictures[batch])[0]
+            loss = F.cross_entropy(scores, labels[batch])
+            adam.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            adam.step()
+            losses[step] = loss.detach()
+            correct[step] = (scores.detach().argmax(-1) == labels[batch]).float().mean()
+        fitted = {name: weight.detach() for name, weight in weights.items()}
+        return fitted, Learned(losses.mean().item(), correct.mean().item())
 
     @torch.no_grad()
     def learn(self, task: TrainingTask) -> Learned:
@@ -113,13 +101,12 @@ class Reptile(Adapting):
         for index, inputs in enumerate(tasks.inputs):
             labels = torch.cat([task.support_labels[index], task.query_labels[index]])
             batches = mini_batches(len(labels), self.config.inner_steps, self.config.inner_batch)
-            weights, loss, accuracy = self.fit(inputs, labels, batches)
-            learned.append((loss, accuracy))
+            weights, seen = self.fit(inputs[: len(labels)], labels, batches)
+            learned.append(seen)
             for name, parameter in self.network.named_parameters():
                 away = (parameter - weights[name]) / len(tasks.inputs)
                 parameter.grad = away if parameter.grad is None else parameter.grad + away
-        loss, accuracy = (sum(values) / len(learned) for values in zip(*learned, strict=True))
-        return Learned(loss, accuracy)
+        return Learned(fmean(seen.loss for seen in learned), fmean(seen.accuracy for seen in learned))
 
     def adapted(
         self, support: Float[Tensor, "support channel height width"], labels: Int64[Tensor, "support"]

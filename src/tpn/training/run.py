@@ -16,7 +16,7 @@ import platform
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from tpn.training.tensors import not_finite, read_tensors, write_tensors
 if sys.platform != "win32":
     import fcntl
 
-FORMAT = 2
+FORMAT = 3
 UNTIL: dict[str, Any] = {"episodes": 1, "patience": 0}
 """Settings that say when a training ends; a training that goes on may change them."""
 ABOUT = ("format", "written_with")
@@ -192,17 +192,30 @@ class Run:
             os.close(handle)
 
 
-def load(folder: str | os.PathLike[str]) -> Method:
+def load(folder: str | os.PathLike[str], as_method: str | None = None) -> Method:
     """The method that was trained in a run folder, with its best weights, ready to be used.
+
+    Or another method with the same weights: prototypes that were learned by `protonet` can be refined by `soft-kmeans`.
 
     >>> import tpn
     >>> method = tpn.load("runs/quickdraw")
     """
     run = Run(folder)
     config = run.read_config()
-    method = build_method(config.method, config.settings, config.dimensions)
-    load_weights(method, run.read_weights(config), run.model_file)
+    name = as_method or config.method
+    method = build_method(name, settings_for(name, config.settings), config.dimensions)
+    weights = run.read_weights(config)
+    if name != config.method and weights.keys() != method.state_dict().keys():
+        raise TPNError(f"{folder} is a run of {config.method}, which has other weights than {name} needs.")
+    load_weights(method, weights, run.model_file)
     return method.eval()
+
+
+def settings_for(name: str, settings: Config) -> Config:
+    """These settings, as far as a method has them, with its own defaults for the others."""
+    kind = find_method(name).Config
+    names = {field.name for field in fields(kind)} & {field.name for field in fields(settings)}
+    return kind(**{name: getattr(settings, name) for name in names})
 
 
 def load_weights(method: Method, tensors: dict[str, torch.Tensor], source: Path) -> None:

@@ -1,0 +1,199 @@
+"""Train and test every method at the same number of pictures seen, on the drawings: docs/methods.md.
+
+    python -m scripts.compare_methods RUNS            trains, tests, and prints the table as Markdown
+    python -m scripts.compare_methods RUNS --rows tpn protonet
+
+Whatever is already in the folder RUNS is not done again, so it can be stopped at any time and continued. Two trainings
+run side by side, with one thread each.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tpn.episodes import Sampler, Setting
+from tpn.evaluation.intervals import percent
+from tpn.evaluation.protocol import draw_episodes, evaluate
+from tpn.images import open_images
+from tpn.methods import Dimensions, Method, all_methods, build_method, find_method
+from tpn.training.loop import draw_task
+from tpn.training.run import Run, load
+
+PICTURES = 150_000
+"""1,500 episodes of 5 ways, 5 shots and 15 queries."""
+TEST_SHOTS, TEST_EPISODES, TEST_UNLABELLED = (1, 5), 600, 20
+COMMON = ["--validate-every", "300", "--patience", "0", "--threads", "1", "--resume"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: a method, how it is trained, and what its weights are also tested as."""
+
+    method: str
+    shot: int = 5
+    way: int = 5
+    options: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    budget: float = 1.0
+    """How many times the common number of pictures it sees."""
+
+    @property
+    def unlabelled(self) -> int:
+        return 5 if find_method(self.method).info.semi_supervised else 0
+
+    @property
+    def episodes(self) -> int:
+        return round(self.budget * PICTURES / (self.way * (self.shot + 15 + self.unlabelled)))
+
+
+ROWS = {
+    "tpn": Row("tpn"),
+    "tpn-iterative": Row("tpn", options=("--solver", "iterative", "--steps", "10")),
+    "tpn-learned-alpha": Row("tpn", options=("--learn-alpha",)),
+    "label-propagation": Row("label-propagation"),
+    "protonet": Row("protonet"),
+    "protonet-20way": Row("protonet", way=20),
+    "relation-net": Row("relation-net"),
+    "maml": Row("maml"),
+    "maml-first-order": Row("maml", options=("--first-order",)),
+    "reptile": Row("reptile", also=("reptile-bn",)),
+    "soft-kmeans": Row("soft-kmeans"),
+    "soft-kmeans-cluster": Row("soft-kmeans-cluster"),
+    "masked-soft-kmeans": Row("masked-soft-kmeans"),
+    "tpn-semi": Row("tpn-semi"),
+    "maml-transduction": Row("maml-transduction"),
+    "tpn-1shot": Row("tpn", shot=1),
+    "label-propagation-1shot": Row("label-propagation", shot=1),
+    "protonet-1shot": Row("protonet", shot=1),
+    "protonet-30way-1shot": Row("protonet", shot=1, way=30),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=Path, help="the folder for runs and results")
+    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), help="only these")
+    parser.add_argument("--do", choices=ROWS, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.do:
+        do(options.runs, options.do)
+        return
+    with ThreadPoolExecutor(2) as pool:
+        calls = [[sys.executable, "-m", "scripts.compare_methods", options.runs, "--do", name] for name in options.rows]
+        list(pool.map(lambda call: subprocess.run(call, check=False), calls))
+    print(table(options.runs, options.rows))
+
+
+def do(runs: Path, name: str) -> None:
+    """Train and test one row."""
+    row, folder = ROWS[name], runs / name
+    result_file = runs / f"{name}.json"
+    if result_file.is_file():
+        return
+    call = [sys.executable, "-m", "tpn", "train", row.method, "--out", str(folder), "--shot", str(row.shot)]
+    call += ["--way", str(row.way), "--episodes", str(row.episodes), *row.options, *COMMON]
+    runs.mkdir(parents=True, exist_ok=True)
+    with open(runs / f"{name}.log", "a") as log:
+        subprocess.run(call, check=True, stdout=log, stderr=log)
+    torch.set_num_threads(1)
+    config = Run(folder).read_config()
+    torch.manual_seed(config.seed)
+    untrained = build_method(config.method, config.settings, config.dimensions).train()
+    untrained.start(draw_task(Sampler(open_images("quickdraw").split("train"), config.episode, config.seed), 1))
+    subjects: dict[str, Method] = {name: load(folder)}
+    subjects.update({other: load(folder, other) for other in row.also})
+    results = {}
+    for label, method in subjects.items():
+        before = untrained if label == name else as_other(untrained, label, config.dimensions)
+        results[label] = {
+            "method": method.info.name,
+            "transduction": method.info.transduction,
+            "episodes": config.settings.episodes,
+            "pictures": round(row.budget * PICTURES),
+            "options": list(row.options),
+            "train_way": row.way,
+            "train_shot": row.shot,
+            "seconds": trained_for(folder),
+            **{f"{shot}-shot": test(method, before, shot, row.unlabelled > 0) for shot in TEST_SHOTS},
+        }
+    result_file.write_text(json.dumps(results, indent=1))
+
+
+def as_other(method: Method, name: str, dimensions: Dimensions) -> Method:
+    """Another method with the same weights."""
+    other = build_method(name, find_method(name).Config(), dimensions)
+    other.load_state_dict(method.state_dict())
+    return other
+
+
+def trained_for(folder: Path) -> float:
+    """Seconds."""
+    from tpn.training.tensors import read_tensors
+
+    return float(read_tensors(Run(folder).checkpoint_file)[1]["state"]["seconds"])
+
+
+def test(method: Method, untrained: Method, shot: int, semi_supervised: bool) -> dict[str, Any]:
+    """Accuracy, interval and seconds of the test, and accuracy before training."""
+    split = open_images("quickdraw").split("test")
+    setting = Setting(shot=shot, unlabelled=TEST_UNLABELLED if semi_supervised else 0)
+    episodes = draw_episodes(split, setting, TEST_EPISODES, seed=0)
+    after, before = evaluate(method, split, episodes), evaluate(untrained, split, episodes)
+    return {
+        "accuracy": after.mean.value,
+        "ci95": after.mean.ci95,
+        "seconds": after.seconds,
+        "before": before.mean.value,
+        "before_ci95": before.mean.ci95,
+    }
+
+
+def centroid_on_pixels(shot: int) -> str:
+    """Nearest centroid on raw pixels, the floor of all."""
+    protonet = all_methods()["protonet"]
+
+    class Pixels(protonet):  # type: ignore[misc, valid-type]
+        def represent(self, pictures: torch.Tensor) -> torch.Tensor:
+            return pictures.flatten(1)
+
+    method = Pixels(protonet.Config(), Dimensions(1, 28, 5, shot, 2))
+    split = open_images("quickdraw").split("test")
+    return str(evaluate(method, split, draw_episodes(split, Setting(shot=shot), TEST_EPISODES, seed=0)).mean)
+
+
+def table(runs: Path, names: list[str]) -> str:
+    """Markdown."""
+    lines = [
+        "| method | trained on | transduction | 1-shot | before | 5-shot | before | training | test, 1-/5-shot |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name in names:
+        if not (runs / f"{name}.json").is_file():
+            continue
+        for row in json.loads((runs / f"{name}.json").read_text()).values():
+            cells = [
+                f"{row['method']} {' '.join(row['options'])}".strip(),
+                f"{row['train_way']}-way {row['train_shot']}-shot, {row['episodes']:,} episodes",
+                row["transduction"],
+            ]
+            for shot in TEST_SHOTS:
+                result = row[f"{shot}-shot"]
+                cells.append(percent(result["accuracy"], result["ci95"]))
+                cells.append(percent(result["before"], result["before_ci95"]))
+            cells.append(f"{row['seconds']:.0f} s")
+            cells.append(f"{row['1-shot']['seconds']:.0f} / {row['5-shot']['seconds']:.0f} s")
+            lines.append(f"| {' | '.join(cells)} |")
+    pixels = [centroid_on_pixels(shot) for shot in TEST_SHOTS]
+    lines.append(f"| nearest centroid on raw pixels | | no | {pixels[0]} | | {pixels[1]} | | | |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
