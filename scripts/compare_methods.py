@@ -58,6 +58,8 @@ ROWS = {
     "tpn-iterative": Row("tpn", options=("--solver", "iterative", "--steps", "10")),
     "tpn-learned-alpha": Row("tpn", options=("--learn-alpha",)),
     "label-propagation": Row("label-propagation"),
+    "label-propagation-median": Row("label-propagation", options=("--sigma", "median")),
+    "label-propagation-alpha-0.9": Row("label-propagation", options=("--alpha", "0.9")),
     "protonet": Row("protonet"),
     "protonet-20way": Row("protonet", way=20),
     "relation-net": Row("relation-net"),

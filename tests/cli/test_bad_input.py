@@ -132,7 +132,7 @@ DAMAGES = [
     ("evaluate", "config.json", 40, "config.json is damaged: it is not JSON"),
     ("evaluate", "config.json", "[]", "config.json is damaged"),
     ("evaluate", "config.json", "{}", "has the format None"),
-    ("evaluate", "config.json", {"format": 99}, "has the format 99; this version of tpn reads 2"),
+    ("evaluate", "config.json", {"format": 99}, "has the format 99; this version of tpn reads 3"),
     ("evaluate", "config.json", {"method": "magic"}, "config.json is damaged: Unknown method 'magic'"),
     ("evaluate", "config.json", {"settings": {"alpha": 7.0}}, "config.json is damaged: --alpha must be above 0"),
     ("evaluate", "config.json", {"settings": {"alpha": "x"}}, "the setting alpha cannot be 'x'"),

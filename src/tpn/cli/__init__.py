@@ -11,6 +11,7 @@ from tpn.errors import TPNError, TPNWarning
 
 COMMANDS = {
     "train": "train a method by episodes, or continue a training",
+    "splits": "train and test a semi-supervised method on several divisions into labelled and unlabelled",
     "evaluate": "test a trained method on classes it has never seen",
     "compare": "test several on the same episodes, with paired differences",
     "plot": "draw a run's learning curve, and an episode as a graph",

@@ -52,21 +52,39 @@ class Train(PictureOptions, Generic[AnyConfig, AnySetting]):
     threads: int | None = None
     """Processor threads; if not given, all. Resuming is exact with the same number."""
 
+    @property
+    def first_run(self) -> Path:
+        """The run whose settings are taken over when resuming."""
+        assert self.out is not None
+        return self.out
+
 
 def main(arguments: list[str]) -> int:
+    name, arguments = split_method(Train, "tpn train", arguments)
+    options = read_options(Train, f"tpn train {name}", name, arguments)
+    use_processor(options.threads)
+    images, config = configure(name, options)
+    run = Run(options.out or default_folder(config))
+    check(run, config, options.resume, images)
+    return report(carry_out(run, config, images), run, config)
+
+
+def split_method(kind: Any, prog: str, arguments: list[str]) -> tuple[str, list[str]]:
+    """The method that is named first, and the other arguments. Without a method, the help that holds for all."""
     names = ", ".join(all_methods())
     if not arguments or arguments[0] in ("-h", "--help"):
-        prog = f"tpn train {{{names}}}"
-        parse(Train[Config, Setting], prog, arguments or ["--help"])
-    name = arguments[0]
-    if name.startswith("-"):
-        raise TPNError(f"Name the method first: tpn train METHOD {' '.join(arguments)}. The methods are: {names}.")
-    options = read_options(name, arguments[1:])
-    use_processor(options.threads)
+        parse(kind[Config, Setting], f"{prog} {{{names}}}", arguments or ["--help"])
+    if arguments[0].startswith("-"):
+        raise TPNError(f"Name the method first: {prog} METHOD {' '.join(arguments)}. The methods are: {names}.")
+    return arguments[0], arguments[1:]
+
+
+def configure(name: str, options: Train[Any, Setting]) -> tuple[Images, RunConfig]:
+    """Open the pictures, and put together what decides the outcome of the run."""
     if (options.image_size or 0) > 0:  # refuse what no network takes before pictures are prepared for it
         build_method(name, options.settings, Dimensions(3, options.image_size or 0, way=2, shot=1, train_classes=2))
     images = options.open(options.data)
-    config = RunConfig(
+    return images, RunConfig(
         method=name,
         settings=options.settings,
         episode=options.episode,
@@ -80,25 +98,29 @@ def main(arguments: list[str]) -> int:
         class_seed=options.class_seed,
         seed=options.seed,
     )
-    run = Run(options.out or default_folder(config))
-    check(run, config, options.resume, images)
+
+
+def carry_out(run: Run, config: RunConfig, images: Images) -> Outcome:
+    """Train in the run's folder."""
     make_folder(run.folder)
     with run.claimed():
         sweep(run.folder)
-        outcome = train(run, config, images, lambda state: begin(run, config, state))
-    return report(outcome, run, config)
+        return train(run, config, images, lambda state: begin(run, config, state))
 
 
-def read_options(name: str, arguments: list[str]) -> Train[Any, Setting]:
-    """The options given, on top of the method's defaults or, when resuming, of the run's own settings."""
-    kind, prog = find_method(name).Config, f"tpn train {name}"
+def read_options(kind: Any, prog: str, name: str, arguments: list[str]) -> Any:
+    """The options given, on top of the method's defaults or, when resuming, of the run's own settings.
+
+    The dataclass of the options is `kind`, which is generic in the settings of the method and in those of an episode.
+    """
+    settings = find_method(name).Config
     unlabelled = UNLABELLED if find_method(name).info.semi_supervised else 0
     unchecked = SettingOfRun if "--resume" in arguments else Setting
-    defaults = Train[kind, unchecked](settings=kind(), episode=unchecked(unlabelled=unlabelled))  # type: ignore[valid-type]
-    given = parse(Train[kind, unchecked], prog, arguments, defaults)  # type: ignore[valid-type]
-    start = Train[Any, Setting](settings=kind(), episode=Setting(unlabelled=unlabelled), out=given.out)
-    if given.resume and given.out is not None and Run(given.out).exists:
-        before = Run(given.out).read_config()
+    defaults = kind[settings, unchecked](settings=settings(), episode=unchecked(unlabelled=unlabelled))
+    given = parse(kind[settings, unchecked], prog, arguments, defaults)
+    start = kind[settings, Setting](settings=settings(), episode=Setting(unlabelled=unlabelled), out=given.out)
+    if given.resume and given.out is not None and Run(given.first_run).exists:
+        before = Run(given.first_run).read_config()
         if before.method != name:
             raise TPNError(f"{given.out} is a run of {before.method}, not of {name}: it cannot be resumed as such.")
         start = replace(
@@ -110,8 +132,7 @@ def read_options(name: str, arguments: list[str]) -> Train[Any, Setting]:
             class_seed=before.class_seed,
             seed=before.seed,
         )
-    options: Train[Any, Setting] = parse(Train[kind, Setting], prog, arguments, start)  # type: ignore[valid-type]
-    return options
+    return parse(kind[settings, Setting], prog, arguments, start)
 
 
 def default_folder(config: RunConfig) -> Path:

@@ -24,6 +24,11 @@ def mean_with_interval(values: Float64[np.ndarray, "value"]) -> Mean:
     return Mean(float(values.mean()), float(1.96 * values.std(ddof=1) / np.sqrt(len(values))))
 
 
+def standard_error(values: Float64[np.ndarray, "value"]) -> float | None:
+    """Of the mean of these values (None if there is only one)."""
+    return None if len(values) < 2 else float(values.std(ddof=1) / np.sqrt(len(values)))
+
+
 def percent(value: float, ci95: float | None, sign: str = "") -> str:
     """62.31 ± 0.71 %."""
     interval = "" if ci95 is None else f" ± {100 * ci95:.2f}"

@@ -1,6 +1,7 @@
 """Label propagation without learning to propagate: the naive baseline of the paper."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -17,14 +18,15 @@ from tpn.propagation import mean_squared_distances, median_scale
 class LabelPropagationConfig(PropagationConfig):
     """Label propagation: spread the labels over a graph with one length scale for all pictures, not learned."""
 
-    sigma: float | None = None
-    """The length scale of the whole graph. If not given, the median heuristic: in each episode, the square root of the
-    median squared distance between two of its pictures."""
+    sigma: float | Literal["median"] = 0.3
+    """The length scale of the whole graph: a number, or `median` for the median heuristic, which takes the median
+    distance between two pictures of each episode. With a number, features can learn to be as near and as far as suits
+    it; the heuristic takes away any such change."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.sigma is not None and not 0 < self.sigma < float("inf"):
-            raise TPNError(f"--sigma must be a number above 0, not {self.sigma}.")
+        if self.sigma != "median" and not 0 < self.sigma < float("inf"):
+            raise TPNError(f"--sigma must be a number above 0, or median, not {self.sigma}.")
 
 
 @register
@@ -53,5 +55,5 @@ class LabelPropagation(Propagating):
     def weights(self, features: Float[Tensor, "*episode node feature"]) -> Float[Tensor, "*episode node node"]:
         """W, equation (1)."""
         distances = mean_squared_distances(features)
-        sigma = median_scale(distances) if self.config.sigma is None else self.config.sigma
+        sigma = median_scale(distances) if self.config.sigma == "median" else self.config.sigma
         return torch.exp(-distances / (2 * sigma**2))
