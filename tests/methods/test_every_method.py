@@ -8,10 +8,16 @@ import pytest
 import torch
 
 from tests.conftest import sampler
-from tpn.episodes import as_task
-from tpn.evaluation.protocol import represent_rows
+from tpn.cli import main
+from tpn.episodes import Setting, as_task
+from tpn.evaluation.protocol import draw_episodes, evaluate, represent_rows
 from tpn.methods import Dimensions, all_methods, build_method, find_method, register
+from tpn.training import loop
 from tpn.training.loop import draw_task
+from tpn.training.optimiser import build_optimiser
+from tpn.training.run import load, load_weights
+from tpn.training.stopping import Stopped
+from tpn.training.tensors import read_tensors
 
 METHODS = sorted(all_methods())
 pytestmark = pytest.mark.parametrize("name", METHODS)
@@ -67,19 +73,19 @@ def test_it_takes_pictures_of_any_size_and_colour(name, size, channels):
     assert method.score(task).shape == (2, 12, 3)
 
 
-def test_every_parameter_moves_in_five_steps(name, dimensions, drawings):
+def test_every_parameter_that_is_not_frozen_moves_in_five_steps(name, dimensions, drawings):
     method = build(name, dimensions).train()
     drawn = sampler(drawings, **SETTING)
     method.start(draw_task(drawn, 1))
     before = {key: parameter.detach().clone() for key, parameter in method.named_parameters()}
-    optimiser = torch.optim.Adam(method.parameters(), lr=1e-3)
+    optimiser = build_optimiser(method)
     for _ in range(5):
         optimiser.zero_grad()
         learned = method.learn(draw_task(drawn, 2))
         assert 0 <= learned.accuracy <= 1
         optimiser.step()
-    still = [key for key, parameter in method.named_parameters() if torch.equal(parameter, before[key])]
-    assert not still
+    for key, parameter in method.named_parameters():
+        assert torch.equal(parameter, before[key]) != parameter.requires_grad, key
 
 
 def test_relabelling_the_classes_permutes_the_scores(name, dimensions, drawings):
@@ -124,10 +130,13 @@ def test_the_answers_are_not_in_what_it_scores(name, dimensions, drawings):
 def test_the_same_seed_gives_the_same_weights(name, dimensions, drawings):
     def weights():
         method = build(name, dimensions).train()
-        drawn = sampler(drawings, **SETTING)
+        drawn, optimiser = sampler(drawings, **SETTING), build_optimiser(method)
         method.start(draw_task(drawn, 1))
-        method.learn(draw_task(drawn, 1))
-        return [parameter.grad.clone() for parameter in method.parameters()]
+        for _ in range(2):
+            optimiser.zero_grad()
+            method.learn(draw_task(drawn, 1))
+            optimiser.step()
+        return [parameter.detach() for parameter in method.parameters()]
 
     assert all(torch.equal(one, other) for one, other in zip(weights(), weights(), strict=True))
 
@@ -143,6 +152,61 @@ def test_gradients_of_several_episodes_are_the_mean_of_each(name, dimensions, dr
         return torch.cat([parameter.grad.flatten() for parameter in method.parameters()]) / len(parts)
 
     torch.testing.assert_close(gradients([2]), gradients([1, 1]), rtol=1e-3, atol=1e-5)
+
+
+def train_it(name, folder, *arguments):
+    tiny = ["--way", "3", "--shot", "1", "--query", "2", "--validation-episodes", "2", "--validate-every", "4"]
+    steps = ["--episodes", "8", "--episodes-per-step", "2", "--unlabelled", "2", "--threads", "1"]
+    return main(["train", name, "--out", str(folder), *tiny, *steps, *arguments])
+
+
+def test_saved_and_loaded_it_scores_the_same(name, tmp_path, drawings, monkeypatch):
+    trained = []
+    monkeypatch.setattr(loop, "build_method", lambda *args: trained.append(build_method(*args)) or trained[-1])
+    assert train_it(name, tmp_path, "--lr", "1e-9") == 0  # the best weights are then as good as the last ones
+    loaded = load(tmp_path)
+    assert loaded.info.name == name
+    assert not loaded.training
+    load_weights(trained[0], loaded.state_dict(), tmp_path)
+    task, _ = represented_task(trained[0], drawings, **SETTING)
+    again, _ = represented_task(loaded, drawings, **SETTING)
+    assert torch.equal(task.inputs, again.inputs)
+    assert torch.equal(trained[0].score(task), loaded.score(again))
+
+
+def test_stopped_and_resumed_it_ends_in_the_same_weights_and_metrics(name, tmp_path, monkeypatch):
+    assert train_it(name, tmp_path / "unbroken") == 0
+    step, calls = loop.step, []
+
+    def interrupted(*args):
+        calls.append(step(*args))
+        if len(calls) in (1, 3):
+            raise Stopped
+        return calls[-1]
+
+    monkeypatch.setattr(loop, "step", interrupted)
+    for _ in range(3):
+        train_it(name, tmp_path / "broken", "--resume")
+    assert len(calls) == 4
+    for file in ("metrics.jsonl", "model.safetensors"):
+        assert (tmp_path / "broken" / file).read_bytes() == (tmp_path / "unbroken" / file).read_bytes()
+    last, _ = read_tensors(tmp_path / "broken" / "checkpoint.safetensors")
+    expected, _ = read_tensors(tmp_path / "unbroken" / "checkpoint.safetensors")
+    assert last.keys() == expected.keys()
+    assert all(torch.equal(tensor, expected[key]) for key, tensor in last.items())
+
+
+def test_testing_leaves_it_as_it_was(name, dimensions, drawings):
+    method = build(name, dimensions).train()
+    before = {key: tensor.clone() for key, tensor in method.state_dict().items()}
+    random = torch.get_rng_state()
+    episodes = draw_episodes(drawings, Setting(way=3, shot=1, query=2, unlabelled=1), 2, seed=0)
+    first, again = (evaluate(method, drawings, episodes).accuracies for _ in range(2))
+    assert (first == again).all()
+    assert method.training
+    assert all(parameter.requires_grad for parameter in method.parameters())
+    assert all(torch.equal(tensor, before[key]) for key, tensor in method.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), random)
 
 
 def test_its_name_is_taken(name):
