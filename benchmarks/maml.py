@@ -1,0 +1,86 @@
+"""MAML: a step on a meta-batch vectorised and looped, and memory over 500 steps.
+
+The two ways are interleaved in one process, so that the machine's moods meet both alike. Both give the same loss.
+"""
+
+import os
+import statistics
+import time
+
+import torch
+
+from benchmarks.memory import own_memory
+from tpn.allocator import keep_freed_memory
+from tpn.episodes import TrainingTask
+from tpn.methods import Dimensions
+from tpn.methods.maml import MAML, MAMLConfig
+
+STEPS, WARM_UP = 7, 1
+MEMORY_STEPS = 500
+
+
+def main() -> None:
+    keep_freed_memory()
+    print(f"MAML, a second-order step on a meta-batch; interleaved medians of {STEPS} steps")
+    for size, channels, shot, tasks in ((28, 1, 1, 4), (28, 1, 5, 2), (84, 3, 1, 4)):
+        looped, vectorised, apart = measure(size, channels, shot, tasks)
+        print(
+            f"  {size}x{size}x{channels}, 5-way {shot}-shot, {tasks} tasks: looped {looped:6.3f} s   "
+            f"vectorised {vectorised:6.3f} s   looped is {vectorised / looped:4.2f} times as fast   "
+            f"(losses differ by {apart:.1e})",
+            flush=True,
+        )
+    grown = growth()
+    print(f"  memory after {MEMORY_STEPS} more steps (28x28x1, 5-way 1-shot, 4 tasks): grown by {grown / 1e3:.1f} MB")
+
+
+def measure(size: int, channels: int, shot: int, tasks: int) -> tuple[float, float, float]:
+    """Median seconds looped and vectorised, and how far the losses of their first steps are apart."""
+    task = random_task(size, channels, shot, tasks)
+    ways = [build(size, channels, shot, vectorised) for vectorised in (False, True)]
+    times: list[list[float]] = [[], []]
+    losses = []
+    for _ in range(WARM_UP + STEPS):
+        for method, taken in zip(ways, times, strict=True):
+            start = time.perf_counter()
+            method.zero_grad()
+            losses.append(method.learn(task).loss)
+            taken.append(time.perf_counter() - start)
+    looped, vectorised = (statistics.median(taken[WARM_UP:]) for taken in times)
+    return looped, vectorised, abs(losses[0] - losses[1])
+
+
+def growth() -> int:
+    """Kilobytes by which a training grows in `MEMORY_STEPS` steps, after some to warm up."""
+    task, method = random_task(28, 1, 1, 4), build(28, 1, 1, vectorised=False)
+    optimiser = torch.optim.Adam(method.parameters())
+    taken = []
+    for step in range(MEMORY_STEPS + 50):
+        optimiser.zero_grad()
+        method.learn(task)
+        optimiser.step()
+        if step in (49, MEMORY_STEPS + 49):
+            taken.append(own_memory(os.getpid()) or 0)
+    return taken[1] - taken[0]
+
+
+def build(size: int, channels: int, shot: int, vectorised: bool) -> MAML:
+    torch.manual_seed(0)
+    return MAML(MAMLConfig(vectorised=vectorised), Dimensions(channels, size, 5, shot, 64)).train()
+
+
+def random_task(size: int, channels: int, shot: int, tasks: int) -> TrainingTask:
+    torch.manual_seed(1)
+    support, query = torch.arange(5).repeat_interleave(shot), torch.arange(5).repeat_interleave(15)
+    return TrainingTask(
+        inputs=torch.rand(tasks, len(support) + len(query), channels, size, size),
+        support_labels=support.repeat(tasks, 1),
+        way=5,
+        queries=len(query),
+        query_labels=query.repeat(tasks, 1),
+        classes=torch.arange(5).repeat(tasks, 1),
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""The semi-supervised protocol, and testing weights as another method."""
+
+import json
+import statistics
+
+import pytest
+
+from tests.images.making import as_files, pictures, write_folder
+from tpn.cli import main
+from tpn.training.run import Run
+
+TINY = ["--way", "3", "--shot", "1", "--query", "2", "--validation-episodes", "2", "--episodes", "4", "--threads", "1"]
+TESTS = ["--test-shots", "1", "2", "--test-unlabelled", "3", "--test-episodes", "5"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("splits")
+    for name, options in (("protonet", []), ("reptile", ["--episodes-per-step", "2", "--test-steps", "2"])):
+        assert main(["train", name, *TINY, *options, "--out", str(folder / name)]) == 0
+    return folder
+
+
+def test_a_training_for_each_division_and_the_mean_of_their_tests(tmp_path, capsys):
+    out = tmp_path / "out"
+    command = ["splits", "soft-kmeans", *TINY, *TESTS, "--distractors", "2", "--splits", "3", "--out", str(out)]
+    assert main([*command, "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result == json.loads((out / "results.json").read_text())
+    assert [(test["shot"], test["unlabelled"], test["distractors"]) for test in result["tests"]] == [
+        (1, 3, 2),
+        (2, 3, 2),
+    ]
+    for seed in range(3):
+        episode = Run(out / f"split-{seed}").read_config().episode
+        assert (episode.split_seed, episode.unlabelled, episode.distractors) == (seed, 5, 2)
+    for test in result["tests"]:
+        each = list(test["of_each_split"].values())
+        assert len(each) == 3
+        assert test["accuracy"] == pytest.approx(statistics.mean(each))
+        assert test["standard_error"] == pytest.approx(statistics.stdev(each) / 3**0.5)
+
+    weights = [(out / f"split-{seed}" / "model.safetensors").read_bytes() for seed in range(3)]
+    assert len(set(weights)) == 3
+    assert main([*command, "--resume"]) == 0  # nothing is left to train
+    captured = capsys.readouterr()
+    assert "3-way 1-shot" in captured.out
+    assert "standard error over the divisions" in captured.out
+    assert json.loads((out / "results.json").read_text()) == result
+
+    assert main(["evaluate", str(out / "split-1"), "--unlabelled", "3", "--episodes", "5", "--json"]) == 0
+    one = json.loads(capsys.readouterr().out)
+    assert one["accuracy"] == pytest.approx(result["tests"][0]["of_each_split"]["1"])
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--splits", "0"], "--splits must be at least 1, not 0"),
+        (["--test-shots", "1", "1"], "--test-shots must be one or more different numbers"),
+        (["--unlabelled", "0"], "--unlabelled must be at least 1"),
+        (["--test-unlabelled", "500"], "needs 503 pictures of each class"),
+        (["--test-episodes", "0"], "--episodes must be at least 1"),
+    ],
+)
+def test_divisions_that_make_no_sense(refused, tmp_path, options, complaint):
+    assert complaint in refused("splits", "tpn-semi", *TINY, "--out", tmp_path / "out", *options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_divisions_where_there_is_something_else(refused, tmp_path, trained):
+    (tmp_path / "split-1").mkdir()
+    (tmp_path / "split-1" / "letter.txt").write_text("dear reader")
+    error = refused("splits", "tpn-semi", *TINY, "--out", tmp_path, "--splits", "2")
+    assert "holds files and is not a run folder" in error
+    assert not (tmp_path / "split-0").exists()
+
+
+def test_weights_can_be_tested_as_another_method_that_has_the_same(trained, capsys, refused):
+    results = {}
+    for run, name in (("reptile", None), ("reptile", "reptile-bn"), ("protonet", "soft-kmeans")):
+        options = [] if name is None else ["--as", name]
+        assert main(["evaluate", str(trained / run), "--episodes", "4", "--unlabelled", "2", "--json", *options]) == 0
+        results[name] = json.loads(capsys.readouterr().out)
+    assert [results[name]["method"] for name in results] == ["reptile", "reptile-bn", "soft-kmeans"]
+    assert [results[name]["transduction"] for name in results] == ["no", "bn", "no"]
+    assert [results[name]["batch_norm"] for name in results] == ["batch", "batch", "running"]
+    error = refused("evaluate", trained / "protonet", "--as", "tpn")
+    assert "is a run of protonet, which has other weights than tpn needs" in error
+    assert "Unknown method 'nope'" in refused("evaluate", trained / "protonet", "--as", "nope")
+
+
+def test_batch_statistics_make_nothing_of_a_method_that_knows_no_others(trained, capsys):
+    results = []
+    for statistics_ in ("running", "batch"):
+        command = ["evaluate", str(trained / "reptile"), "--episodes", "4", "--json", "--batch-norm", statistics_]
+        assert main(command) == 0
+        results.append({**json.loads(capsys.readouterr().out), "seconds": 0})
+    assert results[0] == results[1]
+
+
+def test_a_method_with_an_output_for_each_class_takes_no_other_number(trained, refused, tmp_path):
+    complaint = (
+        "reptile was trained to tell 3 classes apart, and has an output for each: it cannot be tested with --way 4"
+    )
+    assert complaint in refused("evaluate", trained / "reptile", "--way", "4")
+    assert complaint in refused("compare", trained / "protonet", trained / "reptile", "--way", "4")
+    assert complaint in refused("plot", trained / "reptile", "--way", "4", "--out", tmp_path / "plots")
+
+
+def test_semi_supervised_methods_are_trained_with_unlabelled_pictures(tmp_path, refused):
+    assert main(["train", "masked-soft-kmeans", *TINY, "--out", str(tmp_path / "run")]) == 0
+    assert Run(tmp_path / "run").read_config().episode.unlabelled == 5
+    assert "--unlabelled must be at least 1" in refused("train", "tpn-semi", *TINY, "--unlabelled", "0")
+
+
+def test_more_classes_in_training_than_there_are_to_validate_on(tmp_path, capsys, refused):
+    """`Higher way` on miniImageNet: 30 classes in a training episode, of 16 to validate on."""
+    counts = {"train": 6, "val": 3, "test": 4}
+    names = {split: [f"{split}{index}" for index in range(count)] for split, count in counts.items()}
+    source = write_folder(tmp_path / "pictures", as_files(pictures(per_class=6, size=16, classes=names)))
+    options = [*TINY, "--way", "5", "--data", f"folder:{source}", "--image-size", "16", "--cache", str(tmp_path / "c")]
+    assert main(["train", "protonet", *options, "--out", str(tmp_path / "run")]) == 0
+    assert (
+        main(["evaluate", str(tmp_path / "run"), "--way", "3", "--episodes", "3", "--cache", str(tmp_path / "c")]) == 0
+    )
+    assert "needs 5 classes, but the val split has 3" in refused("train", "maml", *options, "--out", tmp_path / "maml")
