@@ -71,7 +71,7 @@ ROWS = {
     "soft-kmeans-cluster": Row("soft-kmeans-cluster"),
     "masked-soft-kmeans": Row("masked-soft-kmeans"),
     "tpn-semi": Row("tpn-semi"),
-    "maml-transduction": Row("maml-transduction"),
+    "maml-transduction": Row("maml-transduction", options=("--validate-every", "500")),
     "tpn-1shot": Row("tpn", shot=1),
     "label-propagation-1shot": Row("label-propagation", shot=1),
     "protonet-1shot": Row("protonet", shot=1),
@@ -101,7 +101,7 @@ def do(runs: Path, name: str) -> None:
     if result_file.is_file():
         return
     call = [sys.executable, "-m", "tpn", "train", row.method, "--out", str(folder), "--shot", str(row.shot)]
-    call += ["--way", str(row.way), "--episodes", str(row.episodes), *row.options, *COMMON]
+    call += ["--way", str(row.way), "--episodes", str(row.episodes), *COMMON, *row.options]
     runs.mkdir(parents=True, exist_ok=True)
     with open(runs / f"{name}.log", "a") as log:
         subprocess.run(call, check=True, stdout=log, stderr=log)
