@@ -15,7 +15,8 @@ from tpn.training.run import Run
 
 @dataclass(frozen=True, kw_only=True)
 class Plot(CacheOption, Generic[AnySetting]):
-    """Draw a run: its learning curve, and an episode of unseen classes as a graph with the labels that spread on it."""
+    """Draw a run: its learning curve, and an episode of unseen classes with the labels that the method gives to it, as a
+    graph if the method has one."""
 
     run: Positional[Path]
     """The run folder that tpn train wrote."""
@@ -43,5 +44,5 @@ def main(arguments: list[str]) -> int:
         metrics, f"{subject.config.method} on {subject.data}, {describe_setting(subject.config.episode)}", curve
     )
     draw_episode(subject.method, subject.split, episode, graph)
-    print(f"The learning curve is in {curve},\nan episode as a graph in {graph}.")
+    print(f"The learning curve is in {curve},\nan episode in {graph}.")
     return 0

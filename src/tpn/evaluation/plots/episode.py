@@ -59,7 +59,7 @@ def draw_episode(method: Method, split: Split, episode: Episode, path: Path) -> 
         axes.annotate(
             split.classes[class_], places[node], xytext=(0, -31), zorder=7, **_NAME, color=class_colour(label)
         )
-    _title(axes, split, episode, labels)
+    _title(axes, split, episode, labels, weights is not None)
     axes.set_xlim(places[:, 0].min() - 0.06, places[:, 0].max() + 0.06)
     axes.set_ylim(places[:, 1].min() - 0.06, places[:, 1].max() + 0.06)
     axes.set_axis_off()
@@ -132,7 +132,8 @@ def _frame(label: int, sure: float, support: np.bool_) -> dict[str, Any]:
     }
 
 
-def _title(axes: Any, split: Split, episode: Episode, labels: Any) -> None:
+def _title(axes: Any, split: Split, episode: Episode, labels: Any, graph: bool) -> None:
+    meaning = "label that has spread to" if graph else "label given to"
     queries = episode.role == Role.QUERY
     right = int((labels[queries] == episode.labels[queries]).sum())
     names = [split.classes[index] for index in episode.classes]
@@ -142,7 +143,7 @@ def _title(axes: Any, split: Split, episode: Episode, labels: Any) -> None:
     )
     axes.set_title(
         f"{right} of {int(queries.sum())} queries right.  Thick frames: labelled.  "
-        "Colour: the label that has spread to a picture.  Red cross: mistake.",
+        f"Colour: the {meaning} a picture.  Red cross: mistake.",
         color=INK,
         fontsize=11,
     )
