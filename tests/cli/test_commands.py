@@ -10,6 +10,7 @@ import torch
 
 import tpn
 from tpn.cli import COMMANDS, main
+from tpn.methods import all_methods
 from tpn.training.run import Run
 
 
@@ -31,7 +32,18 @@ def test_help_answers_in_half_a_second_without_torch():
 
 
 @pytest.mark.parametrize(
-    "arguments", [["train"], ["train", "tpn"], ["evaluate"], ["compare"], ["plot"], ["methods"], ["data", "info"]]
+    "arguments",
+    [
+        ["train"],
+        ["train", "tpn"],
+        ["evaluate"],
+        ["compare"],
+        ["plot"],
+        ["methods"],
+        ["splits"],
+        ["splits", "tpn-semi"],
+        ["data", "info"],
+    ],
 )
 def test_every_command_explains_itself(capsys, arguments):
     with pytest.raises(SystemExit) as end:
@@ -52,8 +64,9 @@ def test_data_and_version(capsys):
 
 
 def test_methods(capsys):
-    listed = json.loads(output(capsys, "methods", "--json"))["methods"]
-    assert {"name": "tpn", "transduction": "yes"}.items() <= listed[0].items()
+    listed = {method["name"]: method for method in json.loads(output(capsys, "methods", "--json"))["methods"]}
+    assert list(listed) == sorted(all_methods())
+    assert {"transduction": "yes", "semi_supervised": False}.items() <= listed["tpn"].items()
     assert "ICLR 2019" in output(capsys, "methods")
 
 

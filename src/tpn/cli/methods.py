@@ -1,7 +1,7 @@
 """tpn methods: list the few-shot methods."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from tpn.cli.parsing import Flag, parse
 from tpn.methods import all_methods
@@ -19,8 +19,7 @@ def main(arguments: list[str]) -> int:
     options = parse(Methods, "tpn methods", arguments)
     infos = [method.info for method in all_methods().values()]
     if options.json:
-        rows = [{"name": info.name, "paper": info.paper, "transduction": info.transduction} for info in infos]
-        print(json.dumps({"methods": rows}))
+        print(json.dumps({"methods": [asdict(info) for info in infos]}))
         return 0
     width = max(len("method"), *(len(info.name) for info in infos))
     print(f"{'method':<{width}}  transduction  paper")

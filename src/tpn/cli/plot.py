@@ -15,8 +15,8 @@ from tpn.training.run import Run
 
 @dataclass(frozen=True, kw_only=True)
 class Plot(CacheOption, Generic[AnySetting]):
-    """Draw a run: its learning curve, and an episode of unseen classes with the labels that the method gives to it, as a
-    graph if the method has one."""
+    """Draw a run: its learning curve, and an episode of unseen classes with the labels that the method gives to
+    it, as a graph if it has one."""
 
     run: Positional[Path]
     """The run folder that tpn train wrote."""

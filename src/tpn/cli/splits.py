@@ -24,7 +24,7 @@ from tpn.errors import TPNError
 from tpn.evaluation.intervals import percent
 from tpn.files import write_json
 from tpn.images import Images
-from tpn.methods import build_method
+from tpn.methods import build_method, find_method
 from tpn.progress import progress
 from tpn.training.run import RunConfig
 from tpn.training.splits import Summary, runs_of_splits, summarise
@@ -101,6 +101,7 @@ def tell(
     """Write what came out, and show it."""
     result: dict[str, Any] = {
         "method": config.method,
+        "transduction": find_method(config.method).info.transduction,
         "data": config.data,
         "split": "test",
         "splits": options.splits,
@@ -125,7 +126,8 @@ def tell(
         print(json.dumps(result))
         return
     print(
-        f"{config.method} on {config.data}, trained on {options.splits} division(s), {options.test_episodes} episodes"
+        f"{config.method} (transduction {result['transduction']}) on {config.data}, trained on {options.splits} "
+        f"division(s), {options.test_episodes} episodes"
     )
     for summary, setting in zip(summaries, settings, strict=True):
         each = ", ".join(percent(test.value, None) for test in summary.tests.values())

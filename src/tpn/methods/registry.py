@@ -23,10 +23,10 @@ def register(method: AnyMethod) -> AnyMethod:
 
 
 def all_methods() -> dict[str, type[Method]]:
-    """Every method that has a file in this folder, and every other that was registered, by name."""
+    """Every method that has a file in this folder, and every other that was registered, by name, in its order."""
     for module in _modules():
         import_module(f"tpn.methods.{module}")
-    return dict(_METHODS)
+    return dict(sorted(_METHODS.items()))
 
 
 def find_method(name: str) -> type[Method]:
