@@ -8,10 +8,11 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 from torch.func import grad, vmap
 
+from tpn.backbones.statistics import write_out
 from tpn.episodes import Task, TrainingTask
 from tpn.errors import TPNError
 from tpn.methods.adaptation import Adapting, Weights
-from tpn.methods.method import Config, Info, check_at_least
+from tpn.methods.method import Config, Dimensions, Info, check_at_least
 from tpn.methods.registry import register
 
 
@@ -62,6 +63,11 @@ class MAML(Adapting):
     )
     Config = MAMLConfig
     config: MAMLConfig
+
+    def __init__(self, config: MAMLConfig, dimensions: Dimensions) -> None:
+        super().__init__(config, dimensions)
+        if config.vectorised:
+            write_out(self.network)
 
     def inner_loss(
         self,

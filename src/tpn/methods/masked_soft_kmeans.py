@@ -17,27 +17,30 @@ class MaskedSoftKMeans(SoftKMeans):
     """Ren et al., "Meta-Learning for Semi-Supervised Few-Shot Classification", ICLR 2018: masked soft k-means.
 
     Soft k-means in which the part of an unlabelled picture in a class also depends on a mask: sigmoid(-γ(d - β)), d its
-    distance to the prototype divided by the mean of such distances. The threshold β and the steepness γ of a class come
-    from a small network that sees minimum, maximum, variance, skewness and kurtosis of these d. No gradient flows
-    through them: the mask adapts to the distances, not the distances to the mask.
+    distance to the prototype divided by the mean of such distances. The threshold β and the steepness γ of a class,
+    both positive, and near 1 at the start, come from a small network that sees minimum, maximum, variance, skewness and
+    kurtosis of these d. No gradient flows back through those five.
     """
 
     info = Info(name="masked-soft-kmeans", paper=PAPER, transduction="no", semi_supervised=True)
 
     def __init__(self, config: SoftKMeansConfig, dimensions: Dimensions) -> None:
         super().__init__(config, dimensions)
-        self.mask_network = nn.Sequential(nn.Linear(5, 20), nn.Tanh(), nn.Linear(20, 2))
+        last = nn.Linear(20, 2)
+        nn.init.normal_(last.weight, std=0.01)
+        nn.init.zeros_(last.bias)
+        self.mask_network = nn.Sequential(nn.Linear(5, 20), nn.Tanh(), last)
 
     def shares(
         self, unlabelled: Float[Tensor, "episode node feature"], prototypes: Float[Tensor, "episode way feature"]
     ) -> Float[Tensor, "episode node way"]:
         squares = squared_distances(unlabelled, prototypes)
-        return (-squares).softmax(-1) * self.mask(squares.detach())
+        return (-squares).softmax(-1) * self.mask(squares)
 
     def mask(self, distances: Float[Tensor, "episode node way"]) -> Float[Tensor, "episode node way"]:
         """How far each unlabelled picture counts for each class, between 0 and 1."""
         relative = distances / distances.mean(-2, keepdim=True).clamp_min(SMALLEST)
-        threshold, steepness = self.mask_network(statistics(relative)).unsqueeze(-3).unbind(-1)
+        threshold, steepness = self.mask_network(statistics(relative.detach())).exp().unsqueeze(-3).unbind(-1)
         return torch.sigmoid(-steepness * (relative - threshold))
 
 

@@ -59,7 +59,8 @@ class Reptile(Adapting):
     steps of Adam without momentum on small batches of its pictures, support and queries alike; then the common weights
     move towards the mean of those that the tasks ended with, by a share that falls evenly from 1 to 0. In testing, a
     task is learned from its support, and each query is classified in a batch with the support only: batch normalisation
-    uses the batch at hand, but no other query is in it. (`reptile-bn` classifies all queries in one batch.)
+    uses the batch at hand, but no other query is in it. (`reptile-bn` classifies all queries in one batch.) Adam starts
+    anew with each task. The paper's 15 pictures of each class in a training task are `--shot 5 --query 10`.
     """
 
     info = Info(

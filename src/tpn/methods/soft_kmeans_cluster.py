@@ -4,10 +4,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from tpn.episodes import TrainingTask
 from tpn.methods.method import Dimensions, Info
-from tpn.methods.protonet import squared_distances
+from tpn.methods.protonet import ProtoNet, squared_distances
 from tpn.methods.registry import register
 from tpn.methods.soft_kmeans import PAPER, SoftKMeans, SoftKMeansConfig
+
+SMALLEST = 1e-6
 
 
 @register
@@ -16,7 +19,8 @@ class SoftKMeansCluster(SoftKMeans):
 
     Soft k-means in which one more cluster takes up what belongs to none of the classes. It lies at the origin, and its
     radius r is learned: an unlabelled picture x belongs to it by exp(-|x|²/r² - log r), to a class, whose radius is 1,
-    by exp(-d²), all of it normalised to one.
+    by exp(-d²), all of it normalised to one. The radius starts where unlabelled pictures of a first episode are as near
+    to the cluster as to a class: from 1 or 100 it would take no part, or all of it, and hardly learn.
     """
 
     info = Info(name="soft-kmeans-cluster", paper=PAPER, transduction="no", semi_supervised=True)
@@ -31,3 +35,12 @@ class SoftKMeansCluster(SoftKMeans):
         to_classes = -squared_distances(unlabelled, prototypes)
         to_cluster = -unlabelled.square().sum(-1, keepdim=True) * torch.exp(-2 * self.log_radius) - self.log_radius
         return torch.cat([to_classes, to_cluster], dim=-1).softmax(-1)[..., :-1]
+
+    @torch.no_grad()
+    def start(self, task: TrainingTask) -> None:
+        """Set the radius by the unlabelled pictures of these episodes."""
+        represented = self.represented(task)
+        if represented.unlabelled.shape[1] > 0:
+            to_classes = squared_distances(represented.unlabelled, ProtoNet.prototypes(self, represented)).amin(-1)
+            to_origin = represented.unlabelled.square().sum(-1)
+            self.log_radius.copy_((to_origin / to_classes.clamp_min(SMALLEST)).median().log() / 2)

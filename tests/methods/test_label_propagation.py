@@ -1,0 +1,84 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from tests.methods.reference import double_task, median_distance
+from tests.propagation import reference
+from tpn.errors import TPNError
+from tpn.methods.label_propagation import LabelPropagation, LabelPropagationConfig
+from tpn.methods.tpn import TPN
+
+GRAPH = {"backbone": "conv4-32", "k": 7, "alpha": 0.9}
+
+
+def build(dimensions, kind=LabelPropagation, **config):
+    torch.manual_seed(0)
+    return kind(kind.Config(**GRAPH, **config), dimensions).double().train()
+
+
+def by_hand(method, task, episode, sigma):
+    """F* of an episode; a number for σ, or a function that finds it from the features."""
+    features = method.backbone(task.inputs[episode]).detach().flatten(1).numpy()
+    W = reference.affinity(features, sigma(features) if callable(sigma) else sigma)
+    S = reference.normalise(reference.connect(W, 7))
+    Y = np.zeros((len(S), 3))
+    Y[np.arange(6), task.support_labels[episode]] = 1
+    return reference.closed_form(S, Y, 0.9)
+
+
+@pytest.mark.parametrize(("sigma", "expected_sigma"), [(0.3, 0.3), (0.8, 0.8), ("median", median_distance)])
+@pytest.mark.parametrize(("loss_over", "first"), [("support+query", 0), ("query", 6)])
+def test_the_whole_method_follows_the_paper(dimensions, drawings, sigma, expected_sigma, loss_over, first):
+    method = build(dimensions, sigma=sigma, loss_over=loss_over)
+    task = double_task(drawings, unlabelled=1, distractors=1)  # 22 pictures: an odd number of pairs
+    F = np.stack([by_hand(method, task, episode, expected_sigma) for episode in range(2)])
+    loss, scores = method.loss(task)
+    np.testing.assert_allclose(scores.detach(), F[:, 6:18], rtol=1e-7, atol=1e-12)
+    labels = torch.cat([task.support_labels, task.query_labels], dim=1)[:, first:]
+    assert loss.item() == pytest.approx(reference.loss(F[:, first:18].reshape(-1, 3), labels.flatten()))
+
+
+def test_the_median_heuristic_takes_away_the_size_of_features_and_a_number_does_not(dimensions, drawings):
+    method = build(dimensions, sigma="median")
+    task = method.represented(double_task(drawings))
+    larger = task.with_inputs(3 * task.inputs)
+    torch.testing.assert_close(method.score(larger), method.score(task))
+    method.config = replace(method.config, sigma=0.3)
+    assert not torch.allclose(method.score(larger), method.score(task), rtol=1e-2)
+
+
+def test_it_is_tpn_without_length_scales(dimensions, drawings):
+    method, tpn = build(dimensions, sigma=0.3), build(dimensions, TPN)
+    tpn.backbone.load_state_dict(method.backbone.state_dict())
+    task = double_task(drawings)
+    tpn.start(task)
+    scores = method.score(method.represented(task))
+    assert not torch.allclose(tpn.score(tpn.represented(task)), scores, rtol=1e-2)
+    torch.nn.init.zeros_(tpn.length_scale.out.weight)
+    torch.nn.init.constant_(tpn.length_scale.out.bias, 0.3)
+    torch.testing.assert_close(tpn.score(tpn.represented(task)), scores)
+
+
+@pytest.mark.parametrize("sigma", [0.3, "median"])
+def test_the_backbone_learns_through_the_propagation(dimensions, drawings, sigma):
+    method = build(dimensions, sigma=sigma)
+    method.learn(double_task(drawings))
+    assert all(parameter.grad.abs().max() > 0 for parameter in method.parameters())
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"sigma": 0.0}, "--sigma must be a number above 0, or median, not 0.0"),
+        ({"sigma": -1.0}, "--sigma must be a number above 0, or median, not -1.0"),
+        ({"sigma": float("inf")}, "--sigma must be a number above 0, or median, not inf"),
+        ({"sigma": float("nan")}, "--sigma must be a number above 0, or median, not nan"),
+        ({"alpha": 1.0}, "--alpha must be above 0 and at most 0.9999"),
+        ({"k": 0}, "--k must be at least 1, not 0"),
+    ],
+)
+def test_settings_out_of_range_are_refused(settings, complaint):
+    with pytest.raises(TPNError, match=complaint):
+        LabelPropagationConfig(**settings)

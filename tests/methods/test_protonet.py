@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+import torch
+
+from tests.methods import reference
+from tests.methods.reference import double_task
+from tests.propagation.reference import loss as cross_entropy
+from tpn.errors import TPNError
+from tpn.methods.protonet import ProtoNet
+
+
+@pytest.fixture
+def method(dimensions):
+    torch.manual_seed(0)
+    return ProtoNet(ProtoNet.Config(backbone="conv4-32"), dimensions).double().train()
+
+
+def by_hand(method, task, episode):
+    features = method.backbone(task.inputs[episode]).detach().flatten(1).numpy()
+    centres = reference.prototypes(features[:6], task.support_labels[episode].numpy(), 3)
+    return reference.prototype_scores(features[6:18], centres)
+
+
+def test_the_whole_method_follows_the_paper(method, drawings):
+    task = double_task(drawings, unlabelled=1)
+    expected = np.stack([by_hand(method, task, episode) for episode in range(2)])
+    loss, scores = method.loss(task)
+    np.testing.assert_allclose(scores.detach(), expected, rtol=1e-9)
+    assert loss.item() == pytest.approx(cross_entropy(expected.reshape(24, 3), task.query_labels.flatten()))
+
+
+def test_float32_loses_few_digits_far_from_the_origin(method, drawings):
+    task = method.represented(double_task(drawings))
+    far = task.with_inputs(task.inputs + 100)
+    torch.testing.assert_close(
+        method.score(far.with_inputs(far.inputs.float())).double(), method.score(task), rtol=1e-3, atol=1e-3
+    )
+
+
+def test_the_mean_of_the_support_counts_and_not_one_of_its_pictures(method, drawings):
+    task = method.represented(double_task(drawings, episodes=1))
+    scores = method.score(task)
+    first = [(task.support_labels[0] == label).nonzero()[0, 0] for label in range(3)]
+    nearest = -(task.query[0][:, None] - task.support[0][torch.stack(first)]).square().sum(-1)
+    assert not torch.allclose(scores[0], nearest, rtol=1e-2)
+
+
+def test_a_picture_of_the_support_counts_for_its_class_only(method, drawings):
+    task = method.represented(double_task(drawings, episodes=1))
+    moved = task.inputs.clone()
+    moved[0, 0] += 1
+    same = torch.isclose(method.score(task.with_inputs(moved)), method.score(task))[0].all(0)
+    assert same.tolist() == [label != task.support_labels[0, 0] for label in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"lr": 0.0}, "--lr must be above 0 and at most 1, not 0.0"),
+        ({"halve_every": 0}, "--halve-every must be at least 1, not 0"),
+        ({"validation_episodes": 0}, "--validation-episodes must be at least 1"),
+        ({"backbone": "vgg"}, "Unknown backbone 'vgg'"),
+    ],
+)
+def test_settings_out_of_range_are_refused(settings, complaint):
+    with pytest.raises(TPNError, match=complaint):
+        ProtoNet.Config(**settings)
