@@ -9,10 +9,10 @@ from torch import Tensor
 from torch.func import grad, vmap
 
 from tpn.backbones.statistics import write_out
-from tpn.episodes import Task, TrainingTask
+from tpn.episodes import TrainingTask
 from tpn.errors import TPNError
 from tpn.methods.adaptation import Adapting, Weights
-from tpn.methods.method import Config, Dimensions, Info, check_at_least
+from tpn.methods.method import Config, Dimensions, Info, Learned, check_at_least
 from tpn.methods.registry import register
 
 
@@ -115,10 +115,24 @@ class MAML(Adapting):
         return F.cross_entropy(scores, query_labels), scores
 
     def loss(self, task: TrainingTask) -> tuple[Float[Tensor, ""], Float[Tensor, "episode query way"]]:
-        pictures: Task = self.normalised(task)
-        tasks = (pictures.support, pictures.support_labels, pictures.query, task.query_labels)
         if self.config.vectorised:
-            losses, scores = vmap(self.outer_loss)(*tasks)
+            losses, scores = vmap(self.outer_loss)(*self.parts(task))
             return losses.mean(), scores
-        each = [self.outer_loss(*one) for one in zip(*tasks, strict=True)]
+        each = [self.outer_loss(*one) for one in zip(*self.parts(task), strict=True)]
         return torch.stack([loss for loss, _ in each]).mean(), torch.stack([scores for _, scores in each])
+
+    def learn(self, task: TrainingTask) -> Learned:
+        """Add the gradients of the tasks one after the other: only one of them needs memory at a time."""
+        if self.config.vectorised:
+            return super().learn(task)
+        learned = []
+        for one in zip(*self.parts(task), strict=True):
+            loss, scores = self.outer_loss(*one)
+            (loss / len(task.inputs)).backward()  # type: ignore[no-untyped-call]
+            learned.append(Learned.of(loss, scores, one[-1]))
+        return Learned.mean(learned)
+
+    def parts(self, task: TrainingTask) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Support, its labels, queries and their labels, as the network takes them."""
+        tasks = self.normalised(task)
+        return tasks.support, tasks.support_labels, tasks.query, task.query_labels

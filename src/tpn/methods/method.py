@@ -1,11 +1,12 @@
 """What every few-shot method is: settings, a representation, scores and a way to learn."""
 
 from dataclasses import dataclass
+from statistics import fmean
 from typing import ClassVar, Literal, TypeAlias
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from tpn.backbones import Backbone, build_backbone, check_backbone
@@ -105,6 +106,16 @@ class Learned:
     loss: float
     accuracy: float
 
+    @classmethod
+    def of(cls, loss: Tensor, scores: Float[Tensor, "*node way"], labels: Int64[Tensor, "*node"]) -> "Learned":
+        """From a loss, and the scores of pictures of these classes."""
+        return cls(loss.item(), (scores.detach().argmax(-1) == labels).float().mean().item())
+
+    @classmethod
+    def mean(cls, several: list["Learned"]) -> "Learned":
+        """Of several tasks."""
+        return cls(fmean(one.loss for one in several), fmean(one.accuracy for one in several))
+
 
 class Method(nn.Module):
     """A few-shot learner. A new one is a file in this folder with a registered subclass of this class."""
@@ -138,8 +149,7 @@ class Method(nn.Module):
         """Add one step's worth of gradients."""
         loss, scores = self.loss(task)
         loss.backward()  # type: ignore[no-untyped-call]
-        correct = scores.detach().argmax(-1) == task.query_labels
-        return Learned(loss.item(), correct.float().mean().item())
+        return Learned.of(loss, scores, task.query_labels)
 
     def start(self, task: TrainingTask) -> None:
         """Look at some episodes before training begins, for an initialisation that depends on the data."""

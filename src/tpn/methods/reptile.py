@@ -1,7 +1,6 @@
 """Reptile."""
 
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Literal
 
 import torch
@@ -79,35 +78,34 @@ class Reptile(Adapting):
         pictures: Float[Tensor, "picture channel height width"],
         labels: Int64[Tensor, "picture"],
         batches: Int64[Tensor, "step batch"],
-    ) -> tuple[Weights, Learned]:
-        """Learn a task: the weights, and the mean loss and accuracy of the batches, each before its step."""
+    ) -> tuple[Weights, list[Learned]]:
+        """Learn a task: the weights, and what each step saw before it was made."""
         weights = {name: weight.detach().clone().requires_grad_() for name, weight in self.weights.items()}
         adam = torch.optim.Adam(weights.values(), lr=self.config.inner_lr, betas=(0.0, 0.999))
-        losses, correct = torch.zeros(len(batches)), torch.zeros(len(batches))
-        for step, batch in enumerate(batches):
+        learned = []
+        for batch in batches:
             scores = self.run(weights, pictures[batch])[0]
             loss = F.cross_entropy(scores, labels[batch])
             adam.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             adam.step()
-            losses[step] = loss.detach()
-            correct[step] = (scores.detach().argmax(-1) == labels[batch]).float().mean()
-        fitted = {name: weight.detach() for name, weight in weights.items()}
-        return fitted, Learned(losses.mean().item(), correct.mean().item())
+            learned.append(Learned.of(loss, scores, labels[batch]))
+        return {name: weight.detach() for name, weight in weights.items()}, learned
 
     @torch.no_grad()
     def learn(self, task: TrainingTask) -> Learned:
         """Add, as the gradient, how far the weights are from where learning the tasks leads to, in the mean."""
-        tasks, learned = self.normalised(task), []
+        tasks = self.normalised(task)
+        learned: list[Learned] = []
         for index, inputs in enumerate(tasks.inputs):
             labels = torch.cat([task.support_labels[index], task.query_labels[index]])
             batches = mini_batches(len(labels), self.config.inner_steps, self.config.inner_batch)
             weights, seen = self.fit(inputs[: len(labels)], labels, batches)
-            learned.append(seen)
+            learned += seen
             for name, parameter in self.network.named_parameters():
                 away = (parameter - weights[name]) / len(tasks.inputs)
                 parameter.grad = away if parameter.grad is None else parameter.grad + away
-        return Learned(fmean(seen.loss for seen in learned), fmean(seen.accuracy for seen in learned))
+        return Learned.mean(learned)
 
     def adapted(
         self, support: Float[Tensor, "support channel height width"], labels: Int64[Tensor, "support"]
