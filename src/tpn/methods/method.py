@@ -52,7 +52,8 @@ class Config:
     lr: float = 1e-3
     """The learning rate."""
     schedule: Literal["halve", "linear"] = "halve"
-    """Halve the learning rate every --halve-every episodes, or let it fall evenly to zero at the last of --episodes."""
+    """Halve the learning rate every --halve-every episodes, or let it fall evenly to zero at the last of --episodes (a
+    run that is resumed with more of them falls towards the new end)."""
     halve_every: int = 10_000
     """Halve the learning rate every so many episodes."""
     validate_every: int = 100
