@@ -1,12 +1,19 @@
+import os
+import sys
 from dataclasses import replace
 
 import pytest
 import torch
 import torch.nn.functional as F
 
+from benchmarks.memory import own_memory
+from tests.conftest import noise, sampler
 from tests.methods.reference import classifier, double_task, gradients, start
 from tpn.errors import TPNError
+from tpn.methods import Dimensions
 from tpn.methods.maml import MAML, MAMLConfig
+from tpn.training.loop import draw_task
+from tpn.training.optimiser import build_optimiser
 
 
 def build(dimensions, **config):
@@ -108,3 +115,16 @@ def test_pictures_are_normalised_once(dimensions, drawings):
 def test_settings_out_of_range_are_refused(settings, complaint):
     with pytest.raises(TPNError, match=complaint):
         MAMLConfig(**settings)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="measured by /proc")
+def test_memory_does_not_grow_with_time():
+    method = MAML(MAMLConfig(inner_steps=2), Dimensions(1, 16, 3, 1, 50)).train()
+    optimiser, drawn, taken = build_optimiser(method), sampler(noise(5, 10, 16), way=3, shot=1, query=2), []
+    for step in range(160):
+        optimiser.zero_grad()
+        method.learn(draw_task(drawn, 2))
+        optimiser.step()
+        if step in (40, 159):
+            taken.append(own_memory(os.getpid()))
+    assert taken[1] - taken[0] < 10e3
