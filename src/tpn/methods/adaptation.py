@@ -13,6 +13,10 @@ from tpn.episodes import Task
 from tpn.methods.method import Config, Dimensions, Method
 
 Weights: TypeAlias = dict[str, Tensor]
+Support: TypeAlias = Float[Tensor, "support channel height width"]
+Labels: TypeAlias = Int64[Tensor, "support"]
+Query: TypeAlias = Float[Tensor, "query channel height width"]
+Scores: TypeAlias = Float[Tensor, "query way"]
 
 
 class Classifier(nn.Module):
@@ -57,12 +61,7 @@ class Adapting(Method):
         pictures = pictures.contiguous(memory_format=torch.channels_last)
         return task.with_inputs(pictures.view(*task.inputs.shape[:2], *pictures.shape[1:]))
 
-    def classify(
-        self,
-        support: Float[Tensor, "support channel height width"],
-        labels: Int64[Tensor, "support"],
-        query: Float[Tensor, "query channel height width"],
-    ) -> Float[Tensor, "query way"]:
+    def classify(self, support: Support, labels: Labels, query: Query) -> Scores:
         """Adapt to one task, and score its queries."""
         raise NotImplementedError
 

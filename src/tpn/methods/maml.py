@@ -11,7 +11,7 @@ from torch.func import grad, vmap
 from tpn.backbones.statistics import write_out
 from tpn.episodes import TrainingTask
 from tpn.errors import TPNError
-from tpn.methods.adaptation import Adapting, Weights
+from tpn.methods.adaptation import Adapting, Labels, Query, Scores, Support, Weights
 from tpn.methods.method import Config, Dimensions, Info, Learned, check_at_least
 from tpn.methods.registry import register
 
@@ -69,23 +69,11 @@ class MAML(Adapting):
         if config.vectorised:
             write_out(self.network)
 
-    def inner_loss(
-        self,
-        weights: Weights,
-        support: Float[Tensor, "support channel height width"],
-        labels: Int64[Tensor, "support"],
-        query: Float[Tensor, "query channel height width"],
-    ) -> Float[Tensor, ""]:
+    def inner_loss(self, weights: Weights, support: Support, labels: Labels, query: Query) -> Float[Tensor, ""]:
         """What a task descends on to adapt."""
         return F.cross_entropy(self.run(weights, support)[0], labels)
 
-    def adapt(
-        self,
-        support: Float[Tensor, "support channel height width"],
-        labels: Int64[Tensor, "support"],
-        query: Float[Tensor, "query channel height width"],
-        steps: int,
-    ) -> Weights:
+    def adapt(self, support: Support, labels: Labels, query: Query, steps: int) -> Weights:
         """The weights after some steps on a task."""
         weights = self.weights
         for _ in range(steps):
@@ -94,21 +82,12 @@ class MAML(Adapting):
             weights = {name: weight - self.config.inner_lr * gradient[name] for name, weight in weights.items()}
         return weights
 
-    def classify(
-        self,
-        support: Float[Tensor, "support channel height width"],
-        labels: Int64[Tensor, "support"],
-        query: Float[Tensor, "query channel height width"],
-    ) -> Float[Tensor, "query way"]:
+    def classify(self, support: Support, labels: Labels, query: Query) -> Scores:
         return self.run(self.adapt(support, labels, query, self.config.test_steps), query)[0]
 
     def outer_loss(
-        self,
-        support: Float[Tensor, "support channel height width"],
-        labels: Int64[Tensor, "support"],
-        query: Float[Tensor, "query channel height width"],
-        query_labels: Int64[Tensor, "query"],
-    ) -> tuple[Float[Tensor, ""], Float[Tensor, "query way"]]:
+        self, support: Support, labels: Labels, query: Query, query_labels: Int64[Tensor, "query"]
+    ) -> tuple[Float[Tensor, ""], Scores]:
         """The loss of one task after adapting to it, and the scores of its queries."""
         weights = self.adapt(support, labels, query, self.config.inner_steps)
         scores = self.run(weights, query)[0]

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from tpn.errors import TPNError
-from tpn.methods.adaptation import Weights
+from tpn.methods.adaptation import Labels, Query, Scores, Support, Weights
 from tpn.methods.maml import MAML, MAMLConfig
 from tpn.methods.method import Info
 from tpn.methods.registry import register
@@ -49,23 +49,13 @@ class MAMLTransduction(MAML):
     Config = MAMLTransductionConfig
     config: MAMLTransductionConfig
 
-    def inner_loss(
-        self,
-        weights: Weights,
-        support: Float[Tensor, "support channel height width"],
-        labels: Int64[Tensor, "support"],
-        query: Float[Tensor, "query channel height width"],
-    ) -> Float[Tensor, ""]:
+    def inner_loss(self, weights: Weights, support: Support, labels: Labels, query: Query) -> Float[Tensor, ""]:
         of_support, of_query = self.run(weights, support), self.run(weights, query)
         return F.cross_entropy(of_support[0], labels) + self.regulariser(of_support, of_query)
 
     def outer_loss(
-        self,
-        support: Float[Tensor, "support channel height width"],
-        labels: Int64[Tensor, "support"],
-        query: Float[Tensor, "query channel height width"],
-        query_labels: Int64[Tensor, "query"],
-    ) -> tuple[Float[Tensor, ""], Float[Tensor, "query way"]]:
+        self, support: Support, labels: Labels, query: Query, query_labels: Int64[Tensor, "query"]
+    ) -> tuple[Float[Tensor, ""], Scores]:
         weights = self.adapt(support, labels, query, self.config.inner_steps)
         of_support, of_query = self.run(weights, support), self.run(weights, query)
         return F.cross_entropy(of_query[0], query_labels) + self.regulariser(of_support, of_query), of_query[0]

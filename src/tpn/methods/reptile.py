@@ -11,7 +11,7 @@ from torch.func import vmap
 
 from tpn.episodes import TrainingTask
 from tpn.errors import TPNError
-from tpn.methods.adaptation import Adapting, Weights
+from tpn.methods.adaptation import Adapting, Labels, Query, Scores, Support, Weights
 from tpn.methods.method import Config, Info, Learned, check_at_least
 from tpn.methods.registry import register
 
@@ -107,20 +107,13 @@ class Reptile(Adapting):
                 parameter.grad = away if parameter.grad is None else parameter.grad + away
         return Learned.mean(learned)
 
-    def adapted(
-        self, support: Float[Tensor, "support channel height width"], labels: Int64[Tensor, "support"]
-    ) -> Weights:
+    def adapted(self, support: Support, labels: Labels) -> Weights:
         """The weights for a task to be tested on, which are the same whenever it is."""
         generator = torch.Generator().manual_seed(TEST_SEED)
         batches = mini_batches(len(support), self.config.test_steps, self.config.test_batch, generator)
         return self.fit(support, labels, batches)[0]
 
-    def classify(
-        self,
-        support: Float[Tensor, "support channel height width"],
-        labels: Int64[Tensor, "support"],
-        query: Float[Tensor, "query channel height width"],
-    ) -> Float[Tensor, "query way"]:
+    def classify(self, support: Support, labels: Labels, query: Query) -> Scores:
         """Each query in a batch with the support."""
         weights = self.adapted(support, labels)
 

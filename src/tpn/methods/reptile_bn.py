@@ -2,9 +2,7 @@
 
 from dataclasses import replace
 
-from jaxtyping import Float, Int64
-from torch import Tensor
-
+from tpn.methods.adaptation import Labels, Query, Scores, Support
 from tpn.methods.registry import register
 from tpn.methods.reptile import Reptile
 
@@ -20,11 +18,6 @@ class ReptileBN(Reptile):
 
     info = replace(Reptile.info, name="reptile-bn", transduction="bn")
 
-    def classify(
-        self,
-        support: Float[Tensor, "support channel height width"],
-        labels: Int64[Tensor, "support"],
-        query: Float[Tensor, "query channel height width"],
-    ) -> Float[Tensor, "query way"]:
+    def classify(self, support: Support, labels: Labels, query: Query) -> Scores:
         """All queries in one batch."""
         return self.run(self.adapted(support, labels), query)[0]
