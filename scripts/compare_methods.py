@@ -48,7 +48,7 @@ class Row:
 
     @property
     def unlabelled(self) -> int:
-        return 5 if find_method(self.method).info.semi_supervised else 0
+        return 5 if find_method(self.method).info.unlabelled == "needs" else 0
 
     @property
     def episodes(self) -> int:

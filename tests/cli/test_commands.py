@@ -66,7 +66,7 @@ def test_data_and_version(capsys):
 def test_methods(capsys):
     listed = {method["name"]: method for method in json.loads(output(capsys, "methods", "--json"))["methods"]}
     assert list(listed) == sorted(all_methods())
-    assert {"transduction": "yes", "semi_supervised": False}.items() <= listed["tpn"].items()
+    assert {"transduction": "yes", "unlabelled": "uses"}.items() <= listed["tpn"].items()
     assert "ICLR 2019" in output(capsys, "methods")
 
 

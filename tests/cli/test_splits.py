@@ -1,13 +1,18 @@
 """The semi-supervised protocol, and testing weights as another method."""
 
 import json
+import signal
 import statistics
+from dataclasses import fields, replace
 
 import pytest
 
 from tests.images.making import as_files, pictures, write_folder
 from tpn.cli import main
-from tpn.training.run import Run
+from tpn.cli import train as cli_train
+from tpn.methods import Config
+from tpn.methods.maml import MAMLConfig
+from tpn.training.run import Run, load
 
 TINY = ["--way", "3", "--shot", "1", "--query", "2", "--validation-episodes", "2", "--episodes", "4", "--threads", "1"]
 TESTS = ["--test-shots", "1", "2", "--test-unlabelled", "3", "--test-episodes", "5"]
@@ -56,11 +61,15 @@ def test_a_training_for_each_division_and_the_mean_of_their_tests(tmp_path, caps
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        (["--splits", "0"], "--splits must be at least 1, not 0"),
+        (["--splits", "0"], "--splits must be at least 1 and at most 1000, not 0"),
         (["--test-shots", "1", "1"], "--test-shots must be one or more different numbers"),
-        (["--unlabelled", "0"], "--unlabelled must be at least 1"),
+        (["--test-shots", "0"], "--test-shots must be one or more different numbers of at least 1"),
+        (["--unlabelled", "0"], "Nothing is divided"),
+        (["--labelled-share", "1"], "Nothing is divided"),
         (["--test-unlabelled", "500"], "needs 503 pictures of each class"),
-        (["--test-episodes", "0"], "--episodes must be at least 1"),
+        (["--test-unlabelled", "-1"], "--test-unlabelled must be at least 0, not -1"),
+        (["--test-unlabelled", "0", "--distractors", "2"], "--test-unlabelled must be at least 1"),
+        (["--test-episodes", "0"], "--test-episodes must be at least 1"),
     ],
 )
 def test_divisions_that_make_no_sense(refused, tmp_path, options, complaint):
@@ -69,11 +78,40 @@ def test_divisions_that_make_no_sense(refused, tmp_path, options, complaint):
 
 
 def test_divisions_where_there_is_something_else(refused, tmp_path, trained):
+    call = ["splits", "tpn-semi", *TINY, "--splits", "2", "--out"]
     (tmp_path / "split-1").mkdir()
     (tmp_path / "split-1" / "letter.txt").write_text("dear reader")
-    error = refused("splits", "tpn-semi", *TINY, "--out", tmp_path, "--splits", "2")
-    assert "holds files and is not a run folder" in error
+    assert "holds files and is not a run folder" in refused(*call, tmp_path)
     assert not (tmp_path / "split-0").exists()
+    (tmp_path / "results.json").write_text("mine")
+    assert "has a results.json of something else" in refused(*call, tmp_path)
+    assert (tmp_path / "results.json").read_text() == "mine"
+    assert "results.json is a file" in refused(*call, tmp_path / "results.json")
+    assert "is the folder of a single run" in refused(*call, trained / "protonet")
+
+
+def test_divisions_that_were_stopped_go_on_by_the_name_of_their_folder(tmp_path, capsys, refused, monkeypatch):
+    call = ["splits", "protonet", *TINY, "--labelled-share", "0.5", "--split-seed", "3", "--splits", "2"]
+    call += ["--test-shots", "2", "--test-episodes", "5"]
+    assert main([*call, "--out", str(tmp_path / "unbroken")]) == 0
+    train, calls = cli_train.train, []
+
+    def stopped_in_the_second(*args):
+        calls.append(train(*args))
+        return replace(calls[-1], stopped_by=signal.SIGINT) if len(calls) == 2 else calls[-1]
+
+    monkeypatch.setattr(cli_train, "train", stopped_in_the_second)
+    out = str(tmp_path / "broken")
+    assert main([*call, "--out", out]) == 130
+    assert f"Go on with: tpn splits protonet --out {out} --resume" in capsys.readouterr().err
+    assert "Continue them with --resume" in refused(*call, "--out", out)
+    assert main(["splits", "protonet", "--out", out, "--resume", "--threads", "1"]) == 0
+    results = [json.loads((tmp_path / name / "results.json").read_text()) for name in ("broken", "unbroken")]
+    assert results[0] == results[1]
+    assert [(test["shot"], test["unlabelled"]) for test in results[0]["tests"]] == [(2, 0)]
+    assert list(results[0]["tests"][0]["of_each_split"]) == ["3", "4"]
+    (tmp_path / "broken" / "splits.json").write_text('{"splits": "many"}')
+    assert "splits.json is damaged" in refused("splits", "protonet", "--out", out, "--resume")
 
 
 def test_weights_can_be_tested_as_another_method_that_has_the_same(trained, capsys, refused):
@@ -85,6 +123,9 @@ def test_weights_can_be_tested_as_another_method_that_has_the_same(trained, caps
     assert [results[name]["method"] for name in results] == ["reptile", "reptile-bn", "soft-kmeans"]
     assert [results[name]["transduction"] for name in results] == ["no", "bn", "no"]
     assert [results[name]["batch_norm"] for name in results] == ["batch", "batch", "running"]
+    as_maml, reptile = load(trained / "reptile", "maml").config, load(trained / "reptile").config
+    assert as_maml.inner_lr == MAMLConfig.inner_lr != reptile.inner_lr  # one name, two meanings
+    assert all(getattr(as_maml, field.name) == getattr(reptile, field.name) for field in fields(Config))
     error = refused("evaluate", trained / "protonet", "--as", "tpn")
     assert "is a run of protonet, which has other weights than tpn needs" in error
     assert "Unknown method 'nope'" in refused("evaluate", trained / "protonet", "--as", "nope")
@@ -125,3 +166,15 @@ def test_more_classes_in_training_than_there_are_to_validate_on(tmp_path, capsys
         main(["evaluate", str(tmp_path / "run"), "--way", "3", "--episodes", "3", "--cache", str(tmp_path / "c")]) == 0
     )
     assert "needs 5 classes, but the val split has 3" in refused("train", "maml", *options, "--out", tmp_path / "maml")
+
+
+def test_unlabelled_pictures_that_are_there_for_nothing_or_missing_are_noted(trained, capsys):
+    for run, options, note in (
+        ("protonet", ["--unlabelled", "2"], "Note: protonet makes nothing of the pictures of --unlabelled."),
+        ("protonet", ["--as", "soft-kmeans"], "Note: soft-kmeans is made for unlabelled pictures, and there are none"),
+        ("protonet", [], ""),
+    ):
+        assert main(["evaluate", str(trained / run), "--episodes", "2", *options]) == 0
+        captured = capsys.readouterr()
+        assert note in captured.err
+        assert ("Note" in captured.err) == bool(note)

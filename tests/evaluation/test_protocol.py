@@ -9,7 +9,7 @@ from tpn.errors import TPNError
 from tpn.evaluation.comparison import compare
 from tpn.evaluation.intervals import mean_with_interval, percent
 from tpn.evaluation.protocol import Evaluation, draw_episodes, evaluate, pictures_to_represent
-from tpn.methods import Dimensions, Method
+from tpn.methods import Config, Dimensions, Info, Method
 from tpn.methods.tpn import TPN, TPNConfig
 from tpn.training.loop import draw_task
 
@@ -129,3 +129,16 @@ def test_differences_are_paired():
     assert difference.difference.value == pytest.approx(0.02, abs=0.003)
     assert difference.difference.ci95 < worse.mean.ci95 / 5
     assert len(pairs) == 3
+
+
+def test_scores_that_are_not_numbers_are_no_result(drawings):
+    class Broken(Method):
+        info = Info(name="broken", paper="none", transduction="no")
+
+        def score(self, task):
+            return torch.full((len(task.inputs), task.queries, task.way), float("nan"))
+
+    method = Broken(Config(), Dimensions(1, 28, 3, 1, 50))
+    episodes = draw_episodes(drawings, Setting(way=3, shot=1, query=2), 2, 0)
+    with pytest.raises(TPNError, match="broken gives scores that are not numbers"):
+        evaluate(method, drawings, episodes)

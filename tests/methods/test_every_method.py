@@ -119,6 +119,15 @@ def test_other_queries_matter_just_if_it_is_transductive(name, dimensions, drawi
     assert same == (find_method(name).info.transduction == "no")
 
 
+def test_unlabelled_pictures_matter_just_if_it_says_so(name, dimensions, drawings):
+    method = build(name, dimensions)
+    method.train().start(draw_task(sampler(drawings, **SETTING), 1))
+    task, _ = represented_task(method, drawings, **SETTING)
+    without = replace(task, inputs=task.inputs[:, : task.shots + task.queries])
+    same = torch.allclose(method.score(without), method.score(task), rtol=1e-4, atol=1e-5)
+    assert same == (find_method(name).info.unlabelled == "ignores")
+
+
 def test_the_answers_are_not_in_what_it_scores(name, dimensions, drawings):
     method = build(name, dimensions)
     task, episodes = represented_task(method, drawings, **SETTING)

@@ -3,6 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
 from tests.methods.reference import double_task, median_distance
 from tests.propagation import reference
@@ -71,10 +72,10 @@ def test_the_backbone_learns_through_the_propagation(dimensions, drawings, sigma
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
-        ({"sigma": 0.0}, "--sigma must be a number above 0, or median, not 0.0"),
-        ({"sigma": -1.0}, "--sigma must be a number above 0, or median, not -1.0"),
-        ({"sigma": float("inf")}, "--sigma must be a number above 0, or median, not inf"),
-        ({"sigma": float("nan")}, "--sigma must be a number above 0, or median, not nan"),
+        ({"sigma": 0.0}, "--sigma must be a number of at least 0.0001, or median, not 0.0"),
+        ({"sigma": -1.0}, "--sigma must be a number of at least 0.0001, or median, not -1.0"),
+        ({"sigma": float("inf")}, "--sigma must be a number of at least 0.0001, or median, not inf"),
+        ({"sigma": float("nan")}, "--sigma must be a number of at least 0.0001, or median, not nan"),
         ({"alpha": 1.0}, "--alpha must be above 0 and at most 0.9999"),
         ({"k": 0}, "--k must be at least 1, not 0"),
     ],
@@ -82,3 +83,14 @@ def test_the_backbone_learns_through_the_propagation(dimensions, drawings, sigma
 def test_settings_out_of_range_are_refused(settings, complaint):
     with pytest.raises(TPNError, match=complaint):
         LabelPropagationConfig(**settings)
+
+
+def test_the_gradient_goes_through_the_median(dimensions, drawings):
+    """Scaling all features changes nothing, so the loss has no slope in that direction."""
+    method = build(dimensions, sigma="median")
+    task = double_task(drawings, episodes=1)
+    features = method.represented(task).inputs.detach().requires_grad_()
+    spread = method.propagate(task.with_inputs(features))
+    F.cross_entropy(spread[0, : task.shots], task.support_labels[0]).backward()
+    assert features.grad.norm() > 1e-6
+    assert (features.grad * features).sum().abs() < 1e-9 * features.grad.norm() * features.norm()

@@ -132,3 +132,10 @@ def test_other_circumstances_are_told(uninterrupted, capsys):
     uninterrupted.config_file.write_text(text.replace('"threads": 1', '"threads": 99'))
     assert main(["train", "tpn", "--out", str(uninterrupted.folder), "--resume", "--threads", "1"]) == 0
     assert "Note: threads was 99 and is 1" in capsys.readouterr().err
+
+
+def test_a_parameter_that_never_had_a_gradient_does_not_keep_a_run_from_going_on(tmp_path):
+    run = ["--out", str(tmp_path / "run"), "--threads", "1"]
+    assert main(["train", "masked-soft-kmeans", *TINY, "--episodes", "3", "--refinements", "0", *run]) == 0
+    assert main(["train", "masked-soft-kmeans", "--resume", "--episodes", "6", *run]) == 0
+    assert Run(tmp_path / "run").read_metrics()[-1]["episode"] == 6

@@ -14,7 +14,7 @@ COMMANDS = {
     "splits": "train and test a semi-supervised method on several divisions into labelled and unlabelled",
     "evaluate": "test a trained method on classes it has never seen",
     "compare": "test several on the same episodes, with paired differences",
-    "plot": "draw a run's learning curve, and an episode as a graph",
+    "plot": "draw a run's learning curve, and an episode",
     "methods": "list the few-shot methods",
     "data": "look at the pictures, and prepare your own: tpn data --help",
 }
@@ -33,6 +33,8 @@ Try it on the drawings that come with the package:
 
 `tpn COMMAND --help` explains a command and all its options; `tpn --version` tells the version.
 """
+
+NO_MEMORY = "There is not enough memory for this. Choose smaller pictures or smaller episodes."
 
 
 def share_the_processor() -> None:
@@ -68,7 +70,11 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except MemoryError:
-        return refuse("There is not enough memory for this. Choose smaller pictures or smaller episodes.")
+        return refuse(NO_MEMORY)
+    except RuntimeError as error:
+        if "can't allocate memory" not in str(error):
+            raise
+        return refuse(NO_MEMORY)  # torch has words of its own for it
     except (OSError, UnicodeError) as error:  # a folder that may not be entered, a name that cannot be written, …
         return refuse(f"The system refused: {error}.")
 

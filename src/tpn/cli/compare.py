@@ -75,6 +75,7 @@ def main(arguments: list[str]) -> int:
                     "name": name,
                     "method": subjects[name].config.method,
                     "transduction": subjects[name].transduction(options.batch_norm),
+                    "batch_norm": subjects[name].batch_norm(options.batch_norm),
                     "accuracy": evaluations[name].mean.value,
                     "ci95": evaluations[name].mean.ci95,
                     "seconds": evaluations[name].seconds,

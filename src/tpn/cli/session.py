@@ -15,7 +15,7 @@ from tpn.episodes import Episode, Setting
 from tpn.errors import TPNError, TPNWarning
 from tpn.evaluation.protocol import BatchNorm, Evaluation, draw_episodes, evaluate, pictures_to_represent
 from tpn.images import Split, open_images
-from tpn.methods import Method
+from tpn.methods import Info, Method
 from tpn.progress import progress
 from tpn.training.run import Run, RunConfig, load
 
@@ -41,7 +41,7 @@ class TestOptions(CacheOption, Generic[AnySetting]):
     """Which episodes: the same seed draws the same ones for every method."""
     batch_norm: BatchNorm = "running"
     """Normalise with the statistics of the training (running), each picture by itself, or with those of the episode at
-    hand (batch), which shares information between its queries."""
+    hand (batch), which shares information between its queries. MAML and Reptile have no running ones."""
     threads: int | None = None
     """Processor threads; if not given, all."""
 
@@ -139,6 +139,7 @@ def test(subject: Subject, episodes: list[Episode], batch_norm: BatchNorm, what:
 def check_setting(method: Method, setting: Setting) -> None:
     """Refuse to test a method on episodes that it is not made for."""
     info, dimensions = method.info, method.dimensions
+    warn_of_unlabelled(method.info, setting)
     if info.fixed_way and setting.way != dimensions.way:
         raise TPNError(
             f"{info.name} was trained to tell {dimensions.way} classes apart, and has an output for each: "
@@ -148,6 +149,18 @@ def check_setting(method: Method, setting: Setting) -> None:
         raise TPNError(
             f"{info.name} was trained with {dimensions.shot} shots, and takes no other number: "
             f"it cannot be tested with --shot {setting.shot}."
+        )
+
+
+def warn_of_unlabelled(info: Info, setting: Setting) -> None:
+    """Say so if unlabelled pictures are there for nothing, or missing."""
+    if setting.unlabelled and info.unlabelled == "ignores":
+        warnings.warn(f"{info.name} makes nothing of the pictures of --unlabelled.", TPNWarning, stacklevel=2)
+    if not setting.unlabelled and info.unlabelled == "needs":
+        warnings.warn(
+            f"{info.name} is made for unlabelled pictures, and there are none: give --unlabelled, for example 20.",
+            TPNWarning,
+            stacklevel=2,
         )
 
 

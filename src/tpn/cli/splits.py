@@ -1,6 +1,7 @@
 """tpn splits: the semi-supervised protocol, on several divisions into labelled and unlabelled pictures."""
 
 import json
+import shlex
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,36 +16,43 @@ from tpn.cli.train import (
     check,
     configure,
     default_folder,
+    exit_code,
     read_options,
-    report,
     split_method,
 )
-from tpn.episodes import Setting
+from tpn.episodes import Sampler, Setting
 from tpn.errors import TPNError
 from tpn.evaluation.intervals import percent
-from tpn.files import write_json
+from tpn.files import make_folder, read_json, write_json
 from tpn.images import Images
 from tpn.methods import build_method, find_method
 from tpn.progress import progress
-from tpn.training.run import RunConfig
-from tpn.training.splits import Summary, runs_of_splits, summarise
+from tpn.training.run import Run, RunConfig
+from tpn.training.splits import TEST_SEED, Summary, runs_of_splits, summarise
+
+TEST_UNLABELLED = 20
+MOST_SPLITS = 1000
+REMEMBERED = ("first_split", "splits", "test_shots", "test_unlabelled", "test_episodes")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Splits(Train[AnyConfig, AnySetting]):
-    """Train a semi-supervised method on several divisions of the training pictures into labelled and unlabelled ones,
-    test all of them, and report the mean accuracy and its standard error over the divisions.
+    """Train a method on several divisions of the training pictures into labelled and unlabelled ones, test all of them,
+    and report the mean accuracy and its standard error over the divisions: the protocol of semi-supervised methods.
 
     Each division is a run of its own in --out, as `tpn train` would make it with --split-seed 0, 1, 2, ...; what came
     out is in results.json beside them. Ctrl-C saves and ends; `--resume` goes on exactly where it was.
     """
 
+    out: Path | None = None
+    """The folder for the runs and results.json; if not given, one in runs/ named after the settings."""
     splits: int = 10
     """How many divisions, from --split-seed on."""
     test_shots: tuple[int, ...] = (1, 5)
     """The numbers of labelled pictures of each class to test with."""
-    test_unlabelled: int = 20
-    """Unlabelled pictures of each class (and of each distractor class) in testing."""
+    test_unlabelled: int | None = None
+    """Unlabelled pictures of each class (and of each distractor class) in testing; if not given, 20, or none after a
+    training without any."""
     test_episodes: int = 600
     """How many episodes each test has."""
     json: Flag = False
@@ -53,45 +61,100 @@ class Splits(Train[AnyConfig, AnySetting]):
     @property
     def first_run(self) -> Path:
         assert self.out is not None
-        return self.out / f"split-{self.episode.split_seed}"
+        return self.out / f"split-{remembered(self.out).get('first_split', self.episode.split_seed)}"
 
 
 def main(arguments: list[str]) -> int:
     name, arguments = split_method(Splits, "tpn splits", arguments)
-    options = read_options(Splits, f"tpn splits {name}", name, arguments)
-    if options.splits < 1:
-        raise TPNError(f"--splits must be at least 1, not {options.splits}.")
-    if not options.test_shots or len(set(options.test_shots)) < len(options.test_shots):
-        raise TPNError("--test-shots must be one or more different numbers.")
-    if not options.episode.unlabelled:
-        raise TPNError("Divisions differ in the pictures that are unlabelled: --unlabelled must be at least 1.")
+    options = read_options(Splits, f"tpn splits {name}", name, arguments, remembered)
+    check_options(options)
     use_processor(options.threads)
     images, config = configure(name, options)
     folder = options.out or Path(f"{default_folder(config)}-splits")
-    runs = runs_of_splits(folder, config, options.splits)
+    check_folder(folder, options.resume)
     settings = test_settings(config, options, images)
+    runs = runs_of_splits(folder, config, options.splits)
     for run, of_run in runs.values():
         check(run, of_run, options.resume, images)
+    remember(folder, options)
     for run, of_run in runs.values():
         outcome = carry_out(run, of_run, images)
         if outcome.stopped_by is not None:
-            return report(outcome, run, of_run)
+            say(f"Stopped and saved. Go on with: tpn splits {name} --out {shlex.quote(str(folder))} --resume")
+            return exit_code(outcome)
     with progress("testing", len(runs) * len(settings), "tests") as advance:
         done = {seed: run for seed, (run, _) in runs.items()}
-        summaries = summarise(done, images, settings, options.test_episodes, options.seed, advance)
+        summaries = summarise(done, images, settings, options.test_episodes, advance)
     tell(summaries, settings, config, options, folder)
     return 0
 
 
+def check_options(options: Splits[Any, Setting]) -> None:
+    """Refuse what makes no sense, by the names that the options have here."""
+    if not 1 <= options.splits <= MOST_SPLITS:
+        raise TPNError(f"--splits must be at least 1 and at most {MOST_SPLITS}, not {options.splits}.")
+    shots = options.test_shots
+    if not shots or len(set(shots)) < len(shots) or min(shots) < 1:
+        raise TPNError("--test-shots must be one or more different numbers of at least 1.")
+    if options.test_episodes < 1:
+        raise TPNError(f"--test-episodes must be at least 1, not {options.test_episodes}.")
+    if options.test_unlabelled is not None and options.test_unlabelled < 0:
+        raise TPNError(f"--test-unlabelled must be at least 0, not {options.test_unlabelled}.")
+    if options.test_unlabelled == 0 and options.episode.distractors:
+        raise TPNError("--distractors are unlabelled pictures: --test-unlabelled must be at least 1.")
+    share = options.episode.labelled_share
+    if share == 1 or (share is None and not options.episode.unlabelled):
+        raise TPNError(
+            "Nothing is divided into labelled and unlabelled pictures, so all trainings would be the same: give "
+            "--unlabelled, or a --labelled-share below 1."
+        )
+
+
+def check_folder(folder: Path, resume: bool) -> None:
+    """Refuse a folder that is something else, or that is there already. Nothing is ever overwritten."""
+    if folder.exists() and not folder.is_dir():
+        raise TPNError(f"{folder} is a file. Choose another --out.")
+    if Run(folder).exists:
+        raise TPNError(f"{folder} is the folder of a single run. Choose another --out.")
+    if (folder / "splits.json").exists() and not resume:
+        raise TPNError(f"{folder} holds such trainings already. Continue them with --resume, or choose another --out.")
+    if (folder / "results.json").exists() and not (folder / "splits.json").exists():
+        raise TPNError(f"{folder} has a results.json of something else. Choose another --out.")
+
+
+def remember(folder: Path, options: Splits[Any, Setting]) -> None:
+    """Write down what the folder is for, so that resuming needs no more than its name."""
+    make_folder(folder)
+    values = {name: getattr(options, name) for name in REMEMBERED if hasattr(options, name)}
+    write_json(folder / "splits.json", {"first_split": options.episode.split_seed, **values})
+
+
+def remembered(folder: Path) -> dict[str, Any]:
+    """What `remember` has written, if anything."""
+    file = folder / "splits.json"
+    if not file.is_file():
+        return {}
+    content = read_json(file)
+    shots = content.get("test_shots")
+    numbers = [content.get(name) for name in REMEMBERED if name not in ("test_shots", "test_unlabelled")]
+    numbers += shots if isinstance(shots, list) else [None]
+    numbers += [content["test_unlabelled"]] if content.get("test_unlabelled") is not None else []
+    if not all(type(number) is int for number in numbers):
+        raise TPNError(f"{file} is damaged: it does not say what was tested, and how.")
+    return {**{name: content[name] for name in REMEMBERED}, "test_shots": tuple(content["test_shots"])}
+
+
 def test_settings(config: RunConfig, options: Splits[Any, Setting], images: Images) -> list[Setting]:
     """What the episodes of the tests are made of. Refuses, before any training, what cannot be tested."""
-    from tpn.evaluation.protocol import draw_episodes
-
     method = build_method(config.method, config.settings, config.dimensions)
-    settings = [replace(config.episode, shot=shot, unlabelled=options.test_unlabelled) for shot in options.test_shots]
+    unlabelled = options.test_unlabelled
+    if unlabelled is None:
+        unlabelled = TEST_UNLABELLED if config.episode.unlabelled else 0
+    settings = [replace(config.episode, shot=shot, unlabelled=unlabelled) for shot in options.test_shots]
     for setting in settings:
+        Sampler(images.split("test"), setting, TEST_SEED)
+    for setting in settings[:1] if not method.info.fixed_shot else settings:
         check_setting(method, setting)
-        draw_episodes(images.split("test"), setting, min(options.test_episodes, 1), options.seed)
     return settings
 
 

@@ -3,18 +3,19 @@
 import re
 import shlex
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from tpn.cli.parsing import Flag, SettingOfRun, parse, say
 from tpn.cli.pictures import PictureOptions
-from tpn.cli.session import describe_setting, use_processor
+from tpn.cli.session import describe_setting, use_processor, warn_of_unlabelled
 from tpn.episodes import Sampler, Setting
 from tpn.errors import TPNError
 from tpn.evaluation.intervals import percent
 from tpn.files import UNFINISHED, make_folder, sweep
-from tpn.images import Images
+from tpn.images import Images, check_size
 from tpn.methods import Config, Dimensions, all_methods, build_method, find_method
 from tpn.progress import clock
 from tpn.training.checkpoint import State
@@ -81,8 +82,9 @@ def split_method(kind: Any, prog: str, arguments: list[str]) -> tuple[str, list[
 
 def configure(name: str, options: Train[Any, Setting]) -> tuple[Images, RunConfig]:
     """Open the pictures, and put together what decides the outcome of the run."""
-    if (options.image_size or 0) > 0:  # refuse what no network takes before pictures are prepared for it
-        build_method(name, options.settings, Dimensions(3, options.image_size or 0, way=2, shot=1, train_classes=2))
+    check_size(options.image_size)
+    if options.image_size is not None:  # refuse what no network takes before pictures are prepared for it
+        build_method(name, options.settings, Dimensions(3, options.image_size, way=2, shot=1, train_classes=2))
     images = options.open(options.data)
     return images, RunConfig(
         method=name,
@@ -105,16 +107,23 @@ def carry_out(run: Run, config: RunConfig, images: Images) -> Outcome:
     make_folder(run.folder)
     with run.claimed():
         sweep(run.folder)
-        return train(run, config, images, lambda state: begin(run, config, state))
+        return train(run, config, images, lambda state: begin(run, config, images, state))
 
 
-def read_options(kind: Any, prog: str, name: str, arguments: list[str]) -> Any:
+def read_options(
+    kind: Any,
+    prog: str,
+    name: str,
+    arguments: list[str],
+    remembered: Callable[[Path], dict[str, Any]] = lambda folder: {},
+) -> Any:
     """The options given, on top of the method's defaults or, when resuming, of the run's own settings.
 
     The dataclass of the options is `kind`, which is generic in the settings of the method and in those of an episode.
+    What it has besides, and is not in a run's settings, may be `remembered` in its folder.
     """
     settings = find_method(name).Config
-    unlabelled = UNLABELLED if find_method(name).info.semi_supervised else 0
+    unlabelled = UNLABELLED if find_method(name).info.unlabelled == "needs" else 0
     unchecked = SettingOfRun if "--resume" in arguments else Setting
     defaults = kind[settings, unchecked](settings=settings(), episode=unchecked(unlabelled=unlabelled))
     given = parse(kind[settings, unchecked], prog, arguments, defaults)
@@ -131,6 +140,7 @@ def read_options(kind: Any, prog: str, name: str, arguments: list[str]) -> Any:
             image_size=before.image_size,
             class_seed=before.class_seed,
             seed=before.seed,
+            **{key: value for key, value in remembered(given.out).items() if hasattr(start, key)},
         )
     return parse(kind[settings, Setting], prog, arguments, start)
 
@@ -150,7 +160,7 @@ def check(run: Run, config: RunConfig, resume: bool, images: Images) -> None:
     _, colon, path = config.data.partition(":")
     if colon and run.folder.resolve().is_relative_to(path):
         raise TPNError(f"{run.folder} lies among the pictures of {config.data}: choose another --out.")
-    if find_method(config.method).info.semi_supervised and not config.episode.unlabelled:
+    if find_method(config.method).info.unlabelled == "needs" and not config.episode.unlabelled:
         raise TPNError(f"{config.method} learns from unlabelled pictures: --unlabelled must be at least 1.")
     validation = images.split("val")
     Sampler(images.split("train"), config.episode, config.seed)
@@ -183,17 +193,28 @@ def check(run: Run, config: RunConfig, resume: bool, images: Images) -> None:
         raise TPNError(f"{run.folder} is a file. Choose another --out.")
 
 
-def begin(run: Run, config: RunConfig, state: State) -> None:
+def begin(run: Run, config: RunConfig, images: Images, state: State) -> None:
     """All that there was could be read: write the settings down, and say what is about to happen."""
     if run.exists and (changes := run.changed_circumstances()):
         say(f"Note: {'; '.join(changes)}, so this may not end in exactly the weights of an unbroken run.")
+    if run.exists and config.settings.schedule == "linear" and run.read_config().settings != config.settings:
+        say("Note: the learning rate now falls towards the new end, so this is not as one training of that length.")
     if not run.exists or run.read_config() != config:
         run.write_config(config)
+    way = validation_setting(config, images.split("val")).way
+    if way != config.episode.way:
+        say(f"Note: there are no more than {way} classes to validate on, so validation is {way}-way.")
+    warn_of_unlabelled(find_method(config.method).info, config.episode)
     going_on = f", from episode {state.episode} on" if state.episode else ""
     say(
         f"Training {config.method} on {config.data}, {describe_setting(config.episode)}, "
         f"{config.settings.episodes} episodes{going_on}, in {run.folder}"
     )
+
+
+def exit_code(outcome: Outcome) -> int:
+    """That of a process which a signal has ended, if one has."""
+    return 0 if outcome.stopped_by is None else 128 + signal.Signals(outcome.stopped_by)
 
 
 def report(outcome: Outcome, run: Run, config: RunConfig) -> int:
@@ -203,7 +224,7 @@ def report(outcome: Outcome, run: Run, config: RunConfig) -> int:
     if outcome.stopped_by is not None:
         again = f"tpn train {config.method} --out {folder} --resume"
         say(f"Stopped and saved at episode {state.episode}. Go on with: {again}")
-        return 128 + signal.Signals(outcome.stopped_by)
+        return exit_code(outcome)
     why = " (validation has reached a plateau)" if outcome.plateau else ""
     print(
         f"Trained {config.method} for {state.episode} episodes{why} in {clock(state.seconds)}. "

@@ -158,4 +158,8 @@ def _accuracies(
     method: Method, episodes: list[Episode], inputs: Float[Tensor, "episode node *feature"]
 ) -> Float64[np.ndarray, "episode"]:
     scores = method.score(as_task(episodes, inputs)).detach()
+    if not torch.isfinite(scores).all():
+        raise TPNError(
+            f"{method.info.name} gives scores that are not numbers: its settings, or its training, are out of range."
+        )
     return (scores.argmax(-1) == query_labels(episodes)).double().mean(-1).numpy()

@@ -10,13 +10,22 @@ from torch.func import functional_call
 
 from tpn.backbones.statistics import forget_statistics
 from tpn.episodes import Task
-from tpn.methods.method import Config, Dimensions, Method
+from tpn.errors import TPNError
+from tpn.methods.method import Config, Dimensions, Method, check_rounds
 
 Weights: TypeAlias = dict[str, Tensor]
 Support: TypeAlias = Float[Tensor, "support channel height width"]
 Labels: TypeAlias = Int64[Tensor, "support"]
 Query: TypeAlias = Float[Tensor, "query channel height width"]
 Scores: TypeAlias = Float[Tensor, "query way"]
+
+
+def check_inner(config: Config, inner_lr: float, *steps: tuple[str, int]) -> None:
+    """Refuse settings of an inner loop that are out of range: its learning rate, and its numbers of steps."""
+    for name, least in steps:
+        check_rounds(config, name, least)
+    if not 0 < inner_lr <= 10:
+        raise TPNError(f"--inner-lr must be above 0 and at most 10, not {inner_lr}.")
 
 
 class Classifier(nn.Module):

@@ -12,6 +12,7 @@ from tpn.methods.method import Info
 from tpn.methods.registry import register
 from tpn.methods.tpn import Propagating, PropagationConfig
 from tpn.propagation import mean_squared_distances, median_scale
+from tpn.propagation.affinity import SMALLEST_SCALE
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,8 @@ class LabelPropagationConfig(PropagationConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.sigma != "median" and not 0 < self.sigma < float("inf"):
-            raise TPNError(f"--sigma must be a number above 0, or median, not {self.sigma}.")
+        if self.sigma != "median" and not SMALLEST_SCALE <= self.sigma < float("inf"):
+            raise TPNError(f"--sigma must be a number of at least {SMALLEST_SCALE}, or median, not {self.sigma}.")
 
 
 @register
@@ -43,6 +44,7 @@ class LabelPropagation(Propagating):
         name="label-propagation",
         paper="Zhu and Ghahramani, Learning from Labeled and Unlabeled Data with Label Propagation, 2002",
         transduction="yes",
+        unlabelled="uses",
     )
     Config = LabelPropagationConfig
     config: LabelPropagationConfig

@@ -10,9 +10,8 @@ from torch.func import grad, vmap
 
 from tpn.backbones.statistics import write_out
 from tpn.episodes import TrainingTask
-from tpn.errors import TPNError
-from tpn.methods.adaptation import Adapting, Labels, Query, Scores, Support, Weights
-from tpn.methods.method import Config, Dimensions, Info, Learned, check_at_least
+from tpn.methods.adaptation import Adapting, Labels, Query, Scores, Support, Weights, check_inner
+from tpn.methods.method import Config, Dimensions, Info, Learned
 from tpn.methods.registry import register
 
 
@@ -38,10 +37,7 @@ class MAMLConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_at_least(self, "inner_steps", 0)
-        check_at_least(self, "test_steps", 0)
-        if not 0 < self.inner_lr <= 10:
-            raise TPNError(f"--inner-lr must be above 0 and at most 10, not {self.inner_lr}.")
+        check_inner(self, self.inner_lr, ("inner_steps", 0), ("test_steps", 0))
 
 
 @register

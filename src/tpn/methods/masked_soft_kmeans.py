@@ -17,12 +17,12 @@ class MaskedSoftKMeans(SoftKMeans):
     """Ren et al., "Meta-Learning for Semi-Supervised Few-Shot Classification", ICLR 2018: masked soft k-means.
 
     Soft k-means in which the part of an unlabelled picture in a class also depends on a mask: sigmoid(-γ(d - β)), d its
-    distance to the prototype divided by the mean of such distances. The threshold β and the steepness γ of a class,
+    squared distance to the prototype divided by the mean of such. The threshold β and the steepness γ of a class,
     both positive, and near 1 at the start, come from a small network that sees minimum, maximum, variance, skewness and
     kurtosis of these d. No gradient flows back through those five.
     """
 
-    info = Info(name="masked-soft-kmeans", paper=PAPER, transduction="no", semi_supervised=True)
+    info = Info(name="masked-soft-kmeans", paper=PAPER, transduction="no", unlabelled="needs")
 
     def __init__(self, config: SoftKMeansConfig, dimensions: Dimensions) -> None:
         super().__init__(config, dimensions)

@@ -14,6 +14,8 @@ from tpn.episodes import Task, TrainingTask
 from tpn.errors import TPNError
 from tpn.images.augmentation import Augmentation
 
+MOST_ROUNDS = 100_000
+
 
 @dataclass(frozen=True)
 class Info:
@@ -29,8 +31,8 @@ class Info:
     """Is it trained for one number of shots only?"""
     equivariant: bool = True
     """Does relabelling the classes permute its scores?"""
-    semi_supervised: bool = False
-    """Is it made to learn from unlabelled pictures beside the support and the queries?"""
+    unlabelled: Literal["ignores", "uses", "needs"] = "ignores"
+    """What it makes of unlabelled pictures beside the support and the queries."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Config:
     """Halve the learning rate every --halve-every episodes, or let it fall evenly to zero at the last of --episodes (a
     run that is resumed with more of them falls towards the new end)."""
     halve_every: int = 10_000
-    """Halve the learning rate every so many episodes."""
+    """Halve the learning rate every so many episodes (with --schedule halve)."""
     validate_every: int = 100
     """Validate, and save, every so many episodes."""
     validation_episodes: int = 100
@@ -77,6 +79,13 @@ def check_at_least(config: Config, name: str, least: int) -> None:
     value = getattr(config, name)
     if value < least:
         raise TPNError(f"--{name.replace('_', '-')} must be at least {least}, not {value}.")
+
+
+def check_rounds(config: Config, name: str, least: int) -> None:
+    """Refuse a number of repetitions that is too small, or that would never end."""
+    check_at_least(config, name, least)
+    if getattr(config, name) > MOST_ROUNDS:
+        raise TPNError(f"--{name.replace('_', '-')} must be at most {MOST_ROUNDS}, not {getattr(config, name)}.")
 
 
 AnyConfig: TypeAlias = Config  # inside Method, `Config` is its own settings class

@@ -11,7 +11,7 @@ from torch.func import vmap
 
 from tpn.episodes import TrainingTask
 from tpn.errors import TPNError
-from tpn.methods.adaptation import Adapting, Labels, Query, Scores, Support, Weights
+from tpn.methods.adaptation import Adapting, Labels, Query, Scores, Support, Weights, check_inner
 from tpn.methods.method import Config, Info, Learned, check_at_least
 from tpn.methods.registry import register
 
@@ -31,12 +31,14 @@ class ReptileConfig(Config):
     """How far the weights follow those of the tasks: 1 takes over their mean."""
     schedule: Literal["halve", "linear"] = "linear"
     validate_every: int = 500
+    patience: int = 0
     inner_lr: float = 1e-3
     """The learning rate on a task (Adam without momentum)."""
     inner_steps: int = 8
     """Steps on a task in training."""
     inner_batch: int = 10
-    """Pictures in each of them, drawn from support and queries together."""
+    """Pictures in each of them, drawn from support and queries together: with --shot 5 --query 10, from the 15 of each
+    class that the paper has."""
     test_steps: int = 50
     """Steps on the support in testing."""
     test_batch: int = 15
@@ -44,10 +46,11 @@ class ReptileConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, least in (("inner_steps", 1), ("inner_batch", 1), ("test_steps", 0), ("test_batch", 1)):
-            check_at_least(self, name, least)
-        if not 0 < self.inner_lr <= 10:
-            raise TPNError(f"--inner-lr must be above 0 and at most 10, not {self.inner_lr}.")
+        check_inner(self, self.inner_lr, ("inner_steps", 1), ("test_steps", 0))
+        check_at_least(self, "inner_batch", 1)
+        check_at_least(self, "test_batch", 1)
+        if self.optimiser != "sgd":
+            raise TPNError("Reptile moves its weights towards those of the tasks: --optimiser must be sgd.")
 
 
 @register

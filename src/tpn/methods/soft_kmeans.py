@@ -6,7 +6,7 @@ from jaxtyping import Float
 from torch import Tensor, cat
 
 from tpn.episodes import Task
-from tpn.methods.method import Config, Info, check_at_least
+from tpn.methods.method import Config, Info, check_rounds
 from tpn.methods.protonet import ProtoNet, class_means, memberships, squared_distances
 from tpn.methods.registry import register
 
@@ -22,7 +22,7 @@ class SoftKMeansConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_at_least(self, "refinements", 0)
+        check_rounds(self, "refinements", 0)
 
 
 @register
@@ -34,7 +34,7 @@ class SoftKMeans(ProtoNet):
     are the means of support and unlabelled pictures, each counting by its part. Queries are classified one by one.
     """
 
-    info = Info(name="soft-kmeans", paper=PAPER, transduction="no", semi_supervised=True)
+    info = Info(name="soft-kmeans", paper=PAPER, transduction="no", unlabelled="needs")
     Config = SoftKMeansConfig
     config: SoftKMeansConfig
 

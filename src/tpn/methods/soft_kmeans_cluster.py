@@ -23,7 +23,7 @@ class SoftKMeansCluster(SoftKMeans):
     to the cluster as to a class: from 1 or 100 it would take no part, or all of it, and hardly learn.
     """
 
-    info = Info(name="soft-kmeans-cluster", paper=PAPER, transduction="no", semi_supervised=True)
+    info = Info(name="soft-kmeans-cluster", paper=PAPER, transduction="no", unlabelled="needs")
 
     def __init__(self, config: SoftKMeansConfig, dimensions: Dimensions) -> None:
         super().__init__(config, dimensions)

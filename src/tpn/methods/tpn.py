@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from tpn.episodes import Task, TrainingTask
 from tpn.errors import TPNError
-from tpn.methods.method import Config, Dimensions, Info, Method, check_at_least
+from tpn.methods.method import Config, Dimensions, Info, Method, check_at_least, check_rounds
 from tpn.methods.registry import register
 from tpn.propagation import (
     LengthScale,
@@ -50,7 +50,7 @@ class PropagationConfig(Config):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_at_least(self, "k", 1)
-        check_at_least(self, "steps", 1)
+        check_rounds(self, "steps", 1)
         if not 0 < self.alpha <= LARGEST_ALPHA:
             raise TPNError(f"--alpha must be above 0 and at most {LARGEST_ALPHA}, not {self.alpha}.")
 
@@ -136,6 +136,7 @@ class TPN(Propagating):
         name="tpn",
         paper="Liu et al., Learning to Propagate Labels: Transductive Propagation Network, ICLR 2019",
         transduction="yes",
+        unlabelled="uses",
     )
     Config = TPNConfig
     config: TPNConfig

@@ -25,7 +25,7 @@ class TPNSemi(TPN):
         name="tpn-semi",
         paper="Liu et al., Learning to Propagate Labels: Transductive Propagation Network, ICLR 2019",
         transduction="no",
-        semi_supervised=True,
+        unlabelled="needs",
     )
 
     def spread_for_each(

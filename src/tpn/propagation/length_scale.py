@@ -50,12 +50,11 @@ def typical_scale(features: Float[Tensor, "node feature"], k: int) -> float:
     return max(math.sqrt(typical / 2), SMALLEST_SCALE)
 
 
-@torch.no_grad()
 def median_scale(distances: Float[Tensor, "*episode node node"]) -> Float[Tensor, "*episode 1 1"]:
     """The median heuristic: the σ that is the median distance of two different nodes, given squared distances."""
     nodes = distances.shape[-1]
     if nodes < 2:
-        return torch.ones_like(distances)
+        return torch.ones_like(distances[..., :1, :1])
     one, other = torch.triu_indices(nodes, nodes, offset=1, device=distances.device)
     median = distances[..., one, other].median(dim=-1).values
-    return median.sqrt().clamp_min(SMALLEST_SCALE)[..., None, None]
+    return median.clamp_min(SMALLEST_SCALE**2).sqrt()[..., None, None]

@@ -45,10 +45,12 @@ def save_checkpoint(path: Path, run: str, state: State, method: Method, optimise
     """Write everything that the rest of the training depends on, and the digest of the run that it belongs to."""
     tensors = {f"model/{name}": tensor for name, tensor in method.state_dict().items()}
     for name, parameter in method.named_parameters():
-        for key in STATE[method.config.optimiser] & optimiser.state[parameter].keys():
+        for key in STATE[method.config.optimiser] & optimiser.state.get(parameter, {}).keys():
             tensors[f"optimiser/{name}/{key}"] = optimiser.state[parameter][key]
     tensors["random/torch"] = torch.get_rng_state()
-    write_tensors(path, tensors, {"run": run, "state": asdict(state), "sampler": sampler.state})
+    optimised = [name for name, parameter in method.named_parameters() if parameter in optimiser.state]
+    facts = {"run": run, "state": asdict(state), "sampler": sampler.state, "optimised": optimised}
+    write_tensors(path, tensors, facts)
 
 
 def restore_checkpoint(path: Path, run: str, method: Method, optimiser: Optimizer, sampler: Sampler) -> State:
@@ -59,10 +61,10 @@ def restore_checkpoint(path: Path, run: str, method: Method, optimiser: Optimize
     load_weights(method, _below("model/", tensors), path)
     try:
         state = from_json(State, facts["state"])
-        keys = STATE[method.config.optimiser] if state.episode else set()
-        for name, parameter in method.named_parameters():
-            saved = _below(f"optimiser/{name}/", tensors)
-            if parameter.requires_grad and saved.keys() != keys:
+        parameters = dict(method.named_parameters())
+        for name in facts["optimised"]:  # a parameter that has never had a gradient is not among them
+            parameter, saved = parameters[name], _below(f"optimiser/{name}/", tensors)
+            if saved.keys() != STATE[method.config.optimiser]:
                 raise ValueError(f"something of the optimiser's state of {name} is missing")
             optimiser.state[parameter] = {key: _laid_out_like(parameter, value) for key, value in saved.items()}
         torch.set_rng_state(tensors["random/torch"])

@@ -140,13 +140,18 @@ def step(
     episodes = min(settings.episodes_per_step, settings.episodes - state.episode)
     learned = method.learn(draw_task(sampler, episodes, settings.augment))
     if not math.isfinite(learned.loss):
-        raise TPNError(f"Training diverged: the loss at episode {state.episode} is {learned.loss}. Try a smaller --lr.")
+        raise TPNError(f"Training diverged: the loss at episode {state.episode} is {learned.loss}. {advice(settings)}")
     optimiser.step()
     state.episode += episodes
     state.loss_sum += learned.loss
     state.accuracy_sum += learned.accuracy
     state.steps += 1
     return state.loss_sum / state.steps, state.accuracy_sum / state.steps
+
+
+def advice(settings: Config) -> str:
+    """What may help against diverging."""
+    return f"Try a smaller --lr{' or --inner-lr' if hasattr(settings, 'inner_lr') else ''}."
 
 
 def validate(
@@ -158,7 +163,7 @@ def validate(
         request.raise_if_asked()
 
     if broken := not_finite(method.state_dict()):
-        raise TPNError(f"Training diverged: {broken} is not finite at episode {state.episode}. Try a smaller --lr.")
+        raise TPNError(f"Training diverged: {broken} is not finite at episode {state.episode}. {advice(settings)}")
     result = evaluate(method, split, episodes, advance=check).mean
     best = result.value > state.best_accuracy
     line = {

@@ -68,7 +68,7 @@ class RunConfig:
 
     @property
     def digest(self) -> str:
-        """What ties weights to their run: all that they depend on, but where the pictures lie and when to stop."""
+        """What ties weights to their run: its settings, but for where the pictures lie and when to stop."""
         content = asdict(replace(self, data="", settings=replace(self.settings, **UNTIL)))
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -212,10 +212,12 @@ def load(folder: str | os.PathLike[str], as_method: str | None = None) -> Method
 
 
 def settings_for(name: str, settings: Config) -> Config:
-    """These settings, as far as a method has them, with its own defaults for the others."""
+    """These settings, as far as they mean the same to a method, with its own defaults for the others."""
     kind = find_method(name).Config
-    names = {field.name for field in fields(kind)} & {field.name for field in fields(settings)}
-    return kind(**{name: getattr(settings, name) for name in names})
+    if isinstance(settings, kind) and type(settings) is kind:
+        return settings
+    shared = next(base for base in kind.__mro__ if issubclass(base, Config) and isinstance(settings, base))
+    return kind(**{field.name: getattr(settings, field.name) for field in fields(shared)})
 
 
 def load_weights(method: Method, tensors: dict[str, torch.Tensor], source: Path) -> None:

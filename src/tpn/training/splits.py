@@ -12,12 +12,14 @@ from tpn.evaluation.protocol import draw_episodes, evaluate, ignore
 from tpn.images import Images
 from tpn.training.run import Run, RunConfig, load
 
+TEST_SEED = 0
+"""Which episodes a test has: those of `tpn evaluate`, whatever the seed of the training."""
+
 
 @dataclass(frozen=True)
 class Summary:
     """What tests on several divisions showed: the uncertainty is that of the divisions."""
 
-    shot: int
     tests: dict[int, Mean]
     """The division, by its seed -> the accuracy over the episodes of its test, with the 95 % interval."""
 
@@ -46,16 +48,15 @@ def summarise(
     images: Images,
     settings: list[Setting],
     episodes: int,
-    seed: int,
     advance: Callable[[int], None] = ignore,
 ) -> list[Summary]:
     """Test all these runs, trained on their divisions, in each of the settings, on the same episodes of new classes."""
     split = images.split("test")
-    drawn = {setting: draw_episodes(split, setting, episodes, seed) for setting in settings}
+    drawn = {setting: draw_episodes(split, setting, episodes, TEST_SEED) for setting in settings}
     tests: dict[Setting, dict[int, Mean]] = {setting: {} for setting in settings}
     for division, run in runs.items():
         method = load(run.folder)
         for setting, of_setting in drawn.items():
             tests[setting][division] = evaluate(method, split, of_setting).mean
             advance(1)
-    return [Summary(setting.shot, of_setting) for setting, of_setting in tests.items()]
+    return [Summary(of_setting) for of_setting in tests.values()]
