@@ -58,10 +58,7 @@ class Row:
 ROWS = {
     "tpn": Row("tpn"),
     "tpn-iterative": Row("tpn", options=("--solver", "iterative", "--steps", "10")),
-    "tpn-learned-alpha": Row("tpn", options=("--learn-alpha",)),
     "label-propagation": Row("label-propagation"),
-    "label-propagation-median": Row("label-propagation", options=("--sigma", "median")),
-    "label-propagation-alpha-0.9": Row("label-propagation", options=("--alpha", "0.9")),
     "protonet": Row("protonet"),
     "protonet-20way": Row("protonet", way=20),
     "relation-net": Row("relation-net"),
@@ -72,10 +69,6 @@ ROWS = {
     "masked-soft-kmeans": Row("masked-soft-kmeans"),
     "tpn-semi": Row("tpn-semi"),
     "maml-transduction": Row("maml-transduction", options=("--validate-every", "500")),
-    "tpn-1shot": Row("tpn", shot=1),
-    "label-propagation-1shot": Row("label-propagation", shot=1),
-    "protonet-1shot": Row("protonet", shot=1),
-    "protonet-30way-1shot": Row("protonet", shot=1, way=30),
 }
 
 
