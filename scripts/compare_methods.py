@@ -31,7 +31,7 @@ PICTURES = 150_000
 TEST_SHOTS, TEST_EPISODES, TEST_UNLABELLED = (1, 5), 600, 20
 EPISODES_BEFORE = 200
 """Of the test before training: methods that adapt to each task take long."""
-COMMON = ["--validate-every", "300", "--patience", "0", "--threads", "1", "--resume"]
+COMMON = ["--patience", "0", "--threads", "1", "--resume"]
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,7 @@ class Row:
     way: int = 5
     options: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
-    budget: float = 1.0
-    """How many times the common number of pictures it sees."""
+    validate_every: int = 300
 
     @property
     def unlabelled(self) -> int:
@@ -52,7 +51,7 @@ class Row:
 
     @property
     def episodes(self) -> int:
-        return round(self.budget * PICTURES / (self.way * (self.shot + 15 + self.unlabelled)))
+        return round(PICTURES / (self.way * (self.shot + 15 + self.unlabelled)))
 
 
 ROWS = {
@@ -68,7 +67,7 @@ ROWS = {
     "soft-kmeans-cluster": Row("soft-kmeans-cluster"),
     "masked-soft-kmeans": Row("masked-soft-kmeans"),
     "tpn-semi": Row("tpn-semi"),
-    "maml-transduction": Row("maml-transduction", options=("--validate-every", "500")),
+    "maml-transduction": Row("maml-transduction", validate_every=500),
 }
 
 
@@ -83,8 +82,10 @@ def main() -> None:
         return
     with ThreadPoolExecutor(2) as pool:
         calls = [[sys.executable, "-m", "scripts.compare_methods", options.runs, "--do", name] for name in options.rows]
-        list(pool.map(lambda call: subprocess.run(call, check=False), calls))
+        done = list(pool.map(lambda call: subprocess.run(call, check=False), calls))
     print(table(options.runs, options.rows))
+    if failed := [name for name, call in zip(options.rows, done, strict=True) if call.returncode]:
+        sys.exit(f"These rows failed: {', '.join(failed)}. What they said is in their .log files in {options.runs}.")
 
 
 def do(runs: Path, name: str) -> None:
@@ -95,6 +96,7 @@ def do(runs: Path, name: str) -> None:
         return
     call = [sys.executable, "-m", "tpn", "train", row.method, "--out", str(folder), "--shot", str(row.shot)]
     call += ["--way", str(row.way), "--episodes", str(row.episodes), *COMMON, *row.options]
+    call += ["--validate-every", str(row.validate_every)]
     runs.mkdir(parents=True, exist_ok=True)
     with open(runs / f"{name}.log", "a") as log:
         subprocess.run(call, check=True, stdout=log, stderr=log)
@@ -112,7 +114,7 @@ def do(runs: Path, name: str) -> None:
             "method": method.info.name,
             "transduction": method.info.transduction,
             "episodes": config.settings.episodes,
-            "pictures": round(row.budget * PICTURES),
+            "pictures": PICTURES,
             "options": list(row.options),
             "train_way": row.way,
             "train_shot": row.shot,
