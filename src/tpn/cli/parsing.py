@@ -58,4 +58,6 @@ def _paragraph(box: str) -> str:
     if len(lines) > 1 and set(lines[1]) == {"-"}:  # the box of a terminal that knows ASCII only
         lines = lines[2:]
     text = " ".join(line for line in lines if not line.startswith(("─", "---")) and not line.endswith("─"))
-    return text.partition(" Argument helptext:")[0]  # the rest repeats what --help says
+    for rest in (" Argument helptext:", " Got errors:"):  # what --help says again, and what Python made of it
+        text = text.partition(rest)[0]
+    return text
