@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from tpn.allocator import keep_freed_memory
 from tpn.episodes import Sampler, Setting
 from tpn.evaluation.intervals import percent
 from tpn.evaluation.protocol import draw_episodes, evaluate
@@ -101,6 +102,7 @@ def do(runs: Path, name: str) -> None:
     with open(runs / f"{name}.log", "a") as log:
         subprocess.run(call, check=True, stdout=log, stderr=log)
     torch.set_num_threads(1)
+    keep_freed_memory()
     config = Run(folder).read_config()
     torch.manual_seed(config.seed)
     untrained = build_method(config.method, config.settings, config.dimensions).train()
