@@ -57,10 +57,8 @@ class Row:
 
 ROWS = {
     "tpn": Row("tpn"),
-    "tpn-iterative": Row("tpn", options=("--solver", "iterative", "--steps", "10")),
     "label-propagation": Row("label-propagation"),
     "protonet": Row("protonet"),
-    "protonet-20way": Row("protonet", way=20),
     "relation-net": Row("relation-net"),
     "maml": Row("maml"),
     "reptile": Row("reptile", also=("reptile-bn",)),
