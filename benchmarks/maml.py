@@ -15,7 +15,7 @@ from tpn.episodes import TrainingTask
 from tpn.methods import Dimensions
 from tpn.methods.maml import MAML, MAMLConfig
 
-STEPS, WARM_UP = 5, 1
+STEPS, WARM_UP = 3, 1
 MEMORY_STEPS = 500
 
 
@@ -31,7 +31,7 @@ def main() -> None:
             flush=True,
         )
     grown = growth()
-    print(f"  memory after {MEMORY_STEPS} more steps (28x28x1, 5-way 1-shot, 2 tasks): grown by {grown / 1e3:.1f} MB")
+    print(f"  memory after {MEMORY_STEPS} more steps (28x28x1, 5-way 1-shot, one task): grown by {grown / 1e3:.1f} MB")
 
 
 def measure(size: int, channels: int, shot: int, tasks: int) -> tuple[float, float, float]:
@@ -52,7 +52,7 @@ def measure(size: int, channels: int, shot: int, tasks: int) -> tuple[float, flo
 
 def growth() -> int:
     """Kilobytes by which a training grows in `MEMORY_STEPS` steps, after some to warm up."""
-    task, method = random_task(28, 1, 1, 2), build(28, 1, 1, vectorised=False)
+    task, method = random_task(28, 1, 1, 1), build(28, 1, 1, vectorised=False)
     optimiser = torch.optim.Adam(method.parameters())
     taken = []
     for step in range(MEMORY_STEPS + 50):
