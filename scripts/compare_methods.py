@@ -26,6 +26,7 @@ from tpn.images import open_images
 from tpn.methods import Dimensions, Method, all_methods, build_method, find_method
 from tpn.training.loop import draw_task
 from tpn.training.run import Run, load
+from tpn.training.tensors import read_tensors
 
 PICTURES = 150_000
 """1,500 episodes of 5 ways, 5 shots and 15 queries."""
@@ -37,12 +38,9 @@ COMMON = ["--patience", "0", "--threads", "1", "--resume"]
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: a method, how it is trained, and what its weights are also tested as."""
+    """One line of the table: a method, what its weights are also tested as, and how often it is validated."""
 
     method: str
-    shot: int = 5
-    way: int = 5
-    options: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
     validate_every: int = 300
 
@@ -52,7 +50,7 @@ class Row:
 
     @property
     def episodes(self) -> int:
-        return round(PICTURES / (self.way * (self.shot + 15 + self.unlabelled)))
+        return round(PICTURES / (5 * (5 + 15 + self.unlabelled)))
 
 
 ROWS = {
@@ -93,9 +91,8 @@ def do(runs: Path, name: str) -> None:
     result_file = runs / f"{name}.json"
     if result_file.is_file():
         return
-    call = [sys.executable, "-m", "tpn", "train", row.method, "--out", str(folder), "--shot", str(row.shot)]
-    call += ["--way", str(row.way), "--episodes", str(row.episodes), *COMMON, *row.options]
-    call += ["--validate-every", str(row.validate_every)]
+    call = [sys.executable, "-m", "tpn", "train", row.method, "--out", str(folder), *COMMON]
+    call += ["--episodes", str(row.episodes), "--validate-every", str(row.validate_every)]
     runs.mkdir(parents=True, exist_ok=True)
     with open(runs / f"{name}.log", "a") as log:
         subprocess.run(call, check=True, stdout=log, stderr=log)
@@ -109,32 +106,21 @@ def do(runs: Path, name: str) -> None:
     subjects.update({other: load(folder, other) for other in row.also})
     results = {}
     for label, method in subjects.items():
-        before = untrained if label == name else as_other(untrained, label, config.dimensions)
+        before = build_method(method.info.name, method.config, config.dimensions)
+        before.load_state_dict(untrained.state_dict())
         results[label] = {
             "method": method.info.name,
             "transduction": method.info.transduction,
             "episodes": config.settings.episodes,
             "pictures": PICTURES,
-            "options": list(row.options),
-            "train_way": row.way,
-            "train_shot": row.shot,
             "seconds": trained_for(folder),
             **{f"{shot}-shot": test(method, before, shot, row.unlabelled > 0) for shot in TEST_SHOTS},
         }
     result_file.write_text(json.dumps(results, indent=1))
 
 
-def as_other(method: Method, name: str, dimensions: Dimensions) -> Method:
-    """Another method with the same weights."""
-    other = build_method(name, find_method(name).Config(), dimensions)
-    other.load_state_dict(method.state_dict())
-    return other
-
-
 def trained_for(folder: Path) -> float:
     """Seconds."""
-    from tpn.training.tensors import read_tensors
-
     return float(read_tensors(Run(folder).checkpoint_file)[1]["state"]["seconds"])
 
 
@@ -177,8 +163,8 @@ def table(runs: Path, names: list[str]) -> str:
             continue
         for row in json.loads((runs / f"{name}.json").read_text()).values():
             cells = [
-                f"{row['method']} {' '.join(row['options'])}".strip(),
-                f"{row['train_way']}-way {row['train_shot']}-shot, {row['episodes']:,} episodes",
+                row["method"],
+                f"5-way 5-shot, {row['episodes']:,} episodes",
                 row["transduction"],
             ]
             for shot in TEST_SHOTS:

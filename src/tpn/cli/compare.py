@@ -11,7 +11,6 @@ from tpn.cli.parsing import Flag
 from tpn.cli.session import (
     AnySetting,
     TestOptions,
-    check_setting,
     describe,
     open_subject,
     parse_for_runs,
@@ -59,9 +58,9 @@ def main(arguments: list[str]) -> int:
         raise TPNError(
             f"The runs were trained on {first.data} and {others[0]}: say with --data on which to compare them."
         )
-    episodes = first.draw(options)
     for subject in subjects.values():
-        check_setting(subject.method, options.episode)
+        subject.check(options.episode)
+    episodes = first.draw(options)
     evaluations = {name: test(subject, episodes, options.batch_norm, name) for name, subject in subjects.items()}
     differences = compare(evaluations)
     if options.plot is not None:

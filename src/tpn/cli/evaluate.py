@@ -33,6 +33,7 @@ def main(arguments: list[str]) -> int:
         check_target(options.per_episode)
     use_processor(options.threads)
     subject = open_subject(options.run, options.data, options.split, options.cache, options.as_method)
+    subject.check(options.episode)
     evaluation = test(subject, subject.draw(options), options.batch_norm, "evaluating")
     mean, transduction = evaluation.mean, subject.transduction(options.batch_norm)
     if options.per_episode is not None:

@@ -7,7 +7,7 @@ from typing import Generic, Literal
 from tyro.conf import Positional
 
 from tpn.cli.pictures import CacheOption
-from tpn.cli.session import AnySetting, check_setting, describe_setting, open_subject, parse_for_runs
+from tpn.cli.session import AnySetting, describe_setting, open_subject, parse_for_runs
 from tpn.evaluation.protocol import draw_episodes
 from tpn.files import make_folder
 from tpn.training.run import Run
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
     metrics = Run(options.run).read_metrics()
     subject = open_subject(options.run, None, options.split, options.cache)
     [episode] = draw_episodes(subject.split, options.episode, 1, options.seed)
-    check_setting(subject.method, options.episode)
+    subject.check(options.episode)
     make_folder(folder)
     curve, graph = folder / "learning-curve.png", folder / "episode.png"
     draw_learning_curve(

@@ -91,8 +91,12 @@ class Subject:
 
     def draw(self, options: TestOptions[Setting]) -> list[Episode]:
         """The episodes of a test."""
-        check_setting(self.method, options.episode)
         return draw_episodes(self.split, options.episode, options.episodes, options.seed)
+
+    def check(self, setting: Setting) -> None:
+        """Refuse to be tested on episodes that the method is not made for, and tell of what is there for nothing."""
+        check_setting(self.method, setting)
+        warn_of_unlabelled(self.method.info, setting)
 
     @property
     def name(self) -> str:
@@ -139,7 +143,6 @@ def test(subject: Subject, episodes: list[Episode], batch_norm: BatchNorm, what:
 def check_setting(method: Method, setting: Setting) -> None:
     """Refuse to test a method on episodes that it is not made for."""
     info, dimensions = method.info, method.dimensions
-    warn_of_unlabelled(method.info, setting)
     if info.fixed_way and setting.way != dimensions.way:
         raise TPNError(
             f"{info.name} was trained to tell {dimensions.way} classes apart, and has an output for each: "

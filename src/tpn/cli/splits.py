@@ -28,11 +28,22 @@ from tpn.images import Images
 from tpn.methods import build_method, find_method
 from tpn.progress import progress
 from tpn.training.run import Run, RunConfig
+from tpn.training.settings import from_json
 from tpn.training.splits import TEST_SEED, Summary, runs_of_splits, summarise
 
 TEST_UNLABELLED = 20
 MOST_SPLITS = 1000
-REMEMBERED = ("first_split", "splits", "test_shots", "test_unlabelled", "test_episodes")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a folder of such trainings is for: splits.json."""
+
+    first_split: int
+    splits: int
+    test_shots: tuple[int, ...]
+    test_unlabelled: int | None
+    test_episodes: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,12 +72,19 @@ class Splits(Train[AnyConfig, AnySetting]):
     @property
     def first_run(self) -> Path:
         assert self.out is not None
-        return self.out / f"split-{remembered(self.out).get('first_split', self.episode.split_seed)}"
+        plan = read_plan(self.out)
+        return self.out / f"split-{self.episode.split_seed if plan is None else plan.first_split}"
+
+    @property
+    def remembered(self) -> dict[str, Any]:
+        assert self.out is not None
+        plan = read_plan(self.out)
+        return {} if plan is None else {name: value for name, value in vars(plan).items() if name != "first_split"}
 
 
 def main(arguments: list[str]) -> int:
     name, arguments = split_method(Splits, "tpn splits", arguments)
-    options = read_options(Splits, f"tpn splits {name}", name, arguments, remembered)
+    options = read_options(Splits, f"tpn splits {name}", name, arguments)
     check_options(options)
     use_processor(options.threads)
     images, config = configure(name, options)
@@ -76,7 +94,7 @@ def main(arguments: list[str]) -> int:
     runs = runs_of_splits(folder, config, options.splits)
     for run, of_run in runs.values():
         check(run, of_run, options.resume, images)
-    remember(folder, options)
+    write_plan(folder, options)
     for run, of_run in runs.values():
         outcome = carry_out(run, of_run, images)
         if outcome.stopped_by is not None:
@@ -122,26 +140,28 @@ def check_folder(folder: Path, resume: bool) -> None:
         raise TPNError(f"{folder} has a results.json of something else. Choose another --out.")
 
 
-def remember(folder: Path, options: Splits[Any, Setting]) -> None:
+def write_plan(folder: Path, options: Splits[Any, Setting]) -> None:
     """Write down what the folder is for, so that resuming needs no more than its name."""
     make_folder(folder)
-    values = {name: getattr(options, name) for name in REMEMBERED if hasattr(options, name)}
-    write_json(folder / "splits.json", {"first_split": options.episode.split_seed, **values})
+    plan = Plan(
+        first_split=options.episode.split_seed,
+        splits=options.splits,
+        test_shots=options.test_shots,
+        test_unlabelled=options.test_unlabelled,
+        test_episodes=options.test_episodes,
+    )
+    write_json(folder / "splits.json", asdict(plan))
 
 
-def remembered(folder: Path) -> dict[str, Any]:
-    """What `remember` has written, if anything."""
+def read_plan(folder: Path) -> Plan | None:
+    """What `write_plan` has written, if anything."""
     file = folder / "splits.json"
     if not file.is_file():
-        return {}
-    content = read_json(file)
-    shots = content.get("test_shots")
-    numbers = [content.get(name) for name in REMEMBERED if name not in ("test_shots", "test_unlabelled")]
-    numbers += shots if isinstance(shots, list) else [None]
-    numbers += [content["test_unlabelled"]] if content.get("test_unlabelled") is not None else []
-    if not all(type(number) is int for number in numbers):
-        raise TPNError(f"{file} is damaged: it does not say what was tested, and how.")
-    return {**{name: content[name] for name in REMEMBERED}, "test_shots": tuple(content["test_shots"])}
+        return None
+    try:
+        return from_json(Plan, read_json(file))
+    except TPNError as failure:
+        raise TPNError(f"{file} is damaged: {failure}") from failure
 
 
 def test_settings(config: RunConfig, options: Splits[Any, Setting], images: Images) -> list[Setting]:
@@ -152,9 +172,8 @@ def test_settings(config: RunConfig, options: Splits[Any, Setting], images: Imag
         unlabelled = TEST_UNLABELLED if config.episode.unlabelled else 0
     settings = [replace(config.episode, shot=shot, unlabelled=unlabelled) for shot in options.test_shots]
     for setting in settings:
-        Sampler(images.split("test"), setting, TEST_SEED)
-    for setting in settings[:1] if not method.info.fixed_shot else settings:
         check_setting(method, setting)
+        Sampler(images.split("test"), setting, TEST_SEED)
     return settings
 
 

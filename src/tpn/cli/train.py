@@ -3,7 +3,6 @@
 import re
 import shlex
 import signal
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -59,6 +58,11 @@ class Train(PictureOptions, Generic[AnyConfig, AnySetting]):
         assert self.out is not None
         return self.out
 
+    @property
+    def remembered(self) -> dict[str, Any]:
+        """The options of the command itself that are taken over when resuming, if its folder tells of any."""
+        return {}
+
 
 def main(arguments: list[str]) -> int:
     name, arguments = split_method(Train, "tpn train", arguments)
@@ -110,17 +114,10 @@ def carry_out(run: Run, config: RunConfig, images: Images) -> Outcome:
         return train(run, config, images, lambda state: begin(run, config, images, state))
 
 
-def read_options(
-    kind: Any,
-    prog: str,
-    name: str,
-    arguments: list[str],
-    remembered: Callable[[Path], dict[str, Any]] = lambda folder: {},
-) -> Any:
+def read_options(kind: Any, prog: str, name: str, arguments: list[str]) -> Any:
     """The options given, on top of the method's defaults or, when resuming, of the run's own settings.
 
     The dataclass of the options is `kind`, which is generic in the settings of the method and in those of an episode.
-    What it has besides, and is not in a run's settings, may be `remembered` in its folder.
     """
     settings = find_method(name).Config
     unlabelled = UNLABELLED if find_method(name).info.unlabelled == "needs" else 0
@@ -140,7 +137,7 @@ def read_options(
             image_size=before.image_size,
             class_seed=before.class_seed,
             seed=before.seed,
-            **{key: value for key, value in remembered(given.out).items() if hasattr(start, key)},
+            **given.remembered,
         )
     return parse(kind[settings, Setting], prog, arguments, start)
 

@@ -19,9 +19,8 @@ class Mean:
 
 def mean_with_interval(values: Float64[np.ndarray, "value"]) -> Mean:
     """The mean, and 1.96 standard errors."""
-    if len(values) < 2:
-        return Mean(float(values.mean()), None)
-    return Mean(float(values.mean()), float(1.96 * values.std(ddof=1) / np.sqrt(len(values))))
+    error = standard_error(values)
+    return Mean(float(values.mean()), None if error is None else 1.96 * error)
 
 
 def standard_error(values: Float64[np.ndarray, "value"]) -> float | None:

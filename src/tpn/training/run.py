@@ -214,8 +214,6 @@ def load(folder: str | os.PathLike[str], as_method: str | None = None) -> Method
 def settings_for(name: str, settings: Config) -> Config:
     """These settings, as far as they mean the same to a method, with its own defaults for the others."""
     kind = find_method(name).Config
-    if isinstance(settings, kind) and type(settings) is kind:
-        return settings
     shared = next(base for base in kind.__mro__ if issubclass(base, Config) and isinstance(settings, base))
     return kind(**{field.name: getattr(settings, field.name) for field in fields(shared)})
 
