@@ -1,28 +1,59 @@
 """What every backbone is."""
 
+from contextlib import nullcontext
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from tpn.errors import TPNError
+
+SMALLEST_PICTURE = 16
+
 
 class Backbone(nn.Module):
-    """A network from pictures to feature maps."""
+    """A network from pictures to feature maps: blocks, one after the other."""
 
     map_shape: tuple[int, int, int]
     """Filters, height and width of the maps."""
+    widths: tuple[int, ...]
+    """Filters of the maps that each block gives."""
+    precision: torch.dtype | None = None
+    """The number format of the blocks in training, if not that of the pictures (mixed precision)."""
 
-    def __init__(self) -> None:
+    def __init__(self, *blocks: nn.Module) -> None:
         super().__init__()
         self.normalise: nn.Module = nn.Identity()
         """What is done to pictures before anything else."""
+        self.blocks = nn.Sequential(*blocks)
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def prepare(
+        self, pictures: Float[Tensor, "picture channel height width"]
+    ) -> Float[Tensor, "picture channel height width"]:
+        """Normalised pictures, in channels-last memory, as the blocks take them."""
+        prepared: Tensor = self.normalise(pictures)
+        return prepared.contiguous(memory_format=torch.channels_last)
 
     def maps(
-        self, pictures: Float[Tensor, "picture channel height width"]
+        self, pictures: Float[Tensor, "picture channel height width"], blocks: slice = slice(None)
     ) -> Float[Tensor, "picture filter mapheight mapwidth"]:
-        """From normalised pictures, in channels-last memory, to feature maps."""
-        raise NotImplementedError
+        """From prepared pictures to feature maps; or from some blocks' input to their output."""
+        lowered = self.precision if self.training else None
+        with nullcontext() if lowered is None else torch.autocast(pictures.device.type, lowered):
+            maps: Tensor = self.blocks[blocks](pictures)
+        return maps.to(pictures.dtype)
 
     def forward(
         self, pictures: Float[Tensor, "picture channel height width"]
     ) -> Float[Tensor, "picture filter mapheight mapwidth"]:
-        return self.maps(self.normalise(pictures).contiguous(memory_format=torch.channels_last))
+        return self.maps(self.prepare(pictures))
+
+
+def check_size(name: str, image_size: int, halvings: str) -> None:
+    """Refuse pictures of which nothing would be left."""
+    if image_size < SMALLEST_PICTURE:
+        raise TPNError(
+            f"{name} halves a picture {halvings} and needs at least {SMALLEST_PICTURE}x{SMALLEST_PICTURE} pixels, "
+            f"not {image_size}x{image_size}. Choose a larger --image-size."
+        )

@@ -1,14 +1,8 @@
 """Conv-4, the backbone of the paper and of the systems it compares with, and its variants."""
 
-import torch
-from jaxtyping import Float
-from torch import Tensor, nn
-
-from tpn.backbones.backbone import Backbone
+from tpn.backbones.backbone import Backbone, check_size
 from tpn.backbones.blocks import ConvBlock
-from tpn.errors import TPNError
 
-SMALLEST_PICTURE = 16
 SMALLEST_UNPADDED = 64
 
 
@@ -16,19 +10,12 @@ class BlockNetwork(Backbone):
     """Convolutional blocks, one after the other."""
 
     def __init__(self, image_size: int, *blocks: ConvBlock) -> None:
-        super().__init__()
-        self.blocks = nn.Sequential(*blocks)
+        super().__init__(*blocks)
         size = image_size
         for block in blocks:
             size = block.output_size(size)
-        self.map_shape = (blocks[-1].convolution.out_channels, size, size)
-        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-
-    def maps(
-        self, pictures: Float[Tensor, "picture channel height width"]
-    ) -> Float[Tensor, "picture filter mapheight mapwidth"]:
-        maps: Tensor = self.blocks(pictures)
-        return maps
+        self.widths = tuple(block.convolution.out_channels for block in blocks)
+        self.map_shape = (self.widths[-1], size, size)
 
 
 class Conv4(BlockNetwork):
@@ -65,13 +52,4 @@ class WideMaps(BlockNetwork):
             ConvBlock(filters, filters, padded=padded),
             ConvBlock(filters, filters, pool="none"),
             ConvBlock(filters, filters, pool="none"),
-        )
-
-
-def check_size(name: str, image_size: int, halvings: str) -> None:
-    """Refuse pictures of which nothing would be left."""
-    if image_size < SMALLEST_PICTURE:
-        raise TPNError(
-            f"{name} halves a picture {halvings} and needs at least {SMALLEST_PICTURE}x{SMALLEST_PICTURE} pixels, "
-            f"not {image_size}x{image_size}. Choose a larger --image-size."
         )

@@ -1,0 +1,60 @@
+"""What an episode is made of."""
+
+from dataclasses import dataclass
+
+from tpn.errors import TPNError
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What an episode is made of."""
+
+    way: int = 5
+    """Classes in an episode."""
+    shot: int = 5
+    """Labelled pictures of each class."""
+    query: int = 15
+    """Pictures of each class to classify."""
+    query_counts: tuple[int, ...] | None = None
+    """Unbalanced queries: as many numbers as classes, dealt to the classes at random (instead of --query)."""
+    query_dirichlet: float | None = None
+    """Unbalanced queries: way x query of them, the shares of the classes drawn from a Dirichlet distribution with this
+    concentration (small numbers are the most unbalanced)."""
+    unlabelled: int = 0
+    """Further pictures of each class that a method sees without their labels (semi-supervised learning)."""
+    distractors: int = 0
+    """Further classes of which only unlabelled pictures are there."""
+    labelled_share: float | None = None
+    """The share of each training class that has labels; support and queries are drawn from it, unlabelled pictures from
+    the rest. If not given: with --unlabelled, 0.4 (0.1 on tieredImageNet); otherwise all have labels."""
+    split_seed: int = 0
+    """Which pictures have labels: names one of many such divisions of the training classes."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("way", 2), ("shot", 1), ("query", 1), ("unlabelled", 0), ("distractors", 0)):
+            value = getattr(self, name)
+            if value < least:
+                raise TPNError(f"--{name} must be at least {least}, not {value}.")
+        if self.distractors and not self.unlabelled:
+            raise TPNError("--distractors adds unlabelled pictures of further classes: give --unlabelled as well.")
+        if self.query_counts is not None and self.query_dirichlet is not None:
+            raise TPNError("Give --query-counts or --query-dirichlet, not both.")
+        if self.query_counts is not None:
+            if len(self.query_counts) != self.way:
+                raise TPNError(
+                    f"--query-counts needs a number for each of the {self.way} classes; "
+                    f"{len(self.query_counts)} were given."
+                )
+            if min(self.query_counts) < 0 or sum(self.query_counts) == 0:
+                raise TPNError("--query-counts must not be negative, and at least one of them must be above 0.")
+        if self.labelled_share is not None and not 0 < self.labelled_share <= 1:
+            raise TPNError(f"--labelled-share must be above 0 and at most 1, not {self.labelled_share}.")
+        if not 0 <= self.split_seed < 2**63:
+            raise TPNError(f"--split-seed must be at least 0 and below 2^63, not {self.split_seed}.")
+        if self.query_dirichlet is not None and not 0 < self.query_dirichlet < float("inf"):
+            raise TPNError(f"--query-dirichlet must be a number above 0, not {self.query_dirichlet}.")
+
+    @property
+    def most_queries(self) -> int:
+        """The most queries that one class is sure to need."""
+        return max(self.query_counts) if self.query_counts is not None else self.query

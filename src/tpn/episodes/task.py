@@ -1,0 +1,98 @@
+"""What a few-shot task is."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+
+class Role(IntEnum):
+    """What a picture is in an episode."""
+
+    SUPPORT = 0
+    QUERY = 1
+    UNLABELLED = 2
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One few-shot task as indices: its support first, grouped by class, then queries, then unlabelled pictures."""
+
+    pictures: Int64[np.ndarray, "node"]
+    """Rows of the split."""
+    labels: Int64[np.ndarray, "node"]
+    """0 to way - 1; -1 for a distractor."""
+    role: Int64[np.ndarray, "node"]
+    classes: Int64[np.ndarray, "way"]
+    """Label -> class of the split."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Episodes of one shape with something for each of their pictures: the pictures, or their representation.
+
+    It hands a method the labels of the support only.
+    """
+
+    inputs: Float[Tensor, "episode node *shape"]
+    """Support, then queries, then unlabelled pictures."""
+    support_labels: Int64[Tensor, "episode support"]
+    way: int
+    queries: int
+    """How many of the nodes are queries."""
+
+    @property
+    def shots(self) -> int:
+        """How many of the nodes are labelled."""
+        return self.support_labels.shape[1]
+
+    @property
+    def support(self) -> Float[Tensor, "episode support *shape"]:
+        return self.inputs[:, : self.shots]
+
+    @property
+    def query(self) -> Float[Tensor, "episode query *shape"]:
+        return self.inputs[:, self.shots : self.shots + self.queries]
+
+    @property
+    def unlabelled(self) -> Float[Tensor, "episode unlabelled *shape"]:
+        return self.inputs[:, self.shots + self.queries :]
+
+    def with_inputs(self, inputs: Float[Tensor, "episode node *shape"]) -> "Task":
+        """The same task with something else for each picture."""
+        return Task(inputs, self.support_labels, self.way, self.queries)
+
+
+@dataclass(frozen=True)
+class TrainingTask(Task):
+    """A task to learn from: it has the answers too."""
+
+    query_labels: Int64[Tensor, "episode query"]
+    classes: Int64[Tensor, "episode way"]
+    """Label -> class of the training split."""
+
+
+def as_task(episodes: list[Episode], inputs: Float[Tensor, "episode node *shape"]) -> Task:
+    """Episodes of one shape, and something for each of their pictures, as a method is tested on them."""
+    first = episodes[0]
+    support = _labels(episodes, Role.SUPPORT).to(inputs.device)
+    return Task(inputs, support, len(first.classes), int((first.role == Role.QUERY).sum()))
+
+
+def as_training_task(episodes: list[Episode], inputs: Float[Tensor, "episode node *shape"]) -> TrainingTask:
+    """Episodes of one shape, and something for each of their pictures, as a method learns from them."""
+    task = as_task(episodes, inputs)
+    classes = torch.from_numpy(np.stack([episode.classes for episode in episodes])).to(inputs.device)
+    return TrainingTask(**vars(task), query_labels=query_labels(episodes).to(inputs.device), classes=classes)
+
+
+def query_labels(episodes: list[Episode]) -> Int64[Tensor, "episode query"]:
+    """The answers."""
+    return _labels(episodes, Role.QUERY)
+
+
+def _labels(episodes: list[Episode], role: Role) -> Int64[Tensor, "episode node"]:
+    return torch.from_numpy(np.stack([episode.labels[episode.role == role] for episode in episodes]))
