@@ -19,12 +19,13 @@ from typing import Any
 import torch
 
 from tpn.allocator import keep_freed_memory
-from tpn.episodes import Sampler, Setting
+from tpn.episodes import Setting
 from tpn.evaluation.intervals import percent
 from tpn.evaluation.protocol import draw_episodes, evaluate
 from tpn.images import open_images
-from tpn.methods import Dimensions, Method, all_methods, build_method, find_method
-from tpn.training.loop import draw_task
+from tpn.methods import Config, Dimensions, Method, all_methods, build_method, find_method
+from tpn.methods.base_classes import BaseClassConfig
+from tpn.training.loop import draw_task, training_sampler
 from tpn.training.run import Run, load
 from tpn.training.tensors import read_tensors
 
@@ -38,11 +39,12 @@ COMMON = ["--patience", "0", "--threads", "1", "--resume"]
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: a method, what its weights are also tested as, and how often it is validated."""
+    """One line of the table: a method with its options, what its weights are also tested as, how often it validates."""
 
     method: str
     also: tuple[str, ...] = ()
     validate_every: int = 300
+    options: tuple[str, ...] = ()
 
     @property
     def unlabelled(self) -> int:
@@ -50,7 +52,10 @@ class Row:
 
     @property
     def episodes(self) -> int:
-        return round(PICTURES / (5 * (5 + 15 + self.unlabelled)))
+        """Or mini-batches, for those that learn from such."""
+        settings = find_method(self.method).Config()
+        size = settings.batch_size if isinstance(settings, BaseClassConfig) else 5 * (5 + 15 + self.unlabelled)
+        return round(PICTURES / size)
 
 
 ROWS = {
@@ -65,6 +70,15 @@ ROWS = {
     "masked-soft-kmeans": Row("masked-soft-kmeans"),
     "tpn-semi": Row("tpn-semi"),
     "maml-transduction": Row("maml-transduction", validate_every=500),
+    "snail": Row("snail"),
+    "snail-without-attention": Row("snail", options=("--no-attention",)),
+    "ada-resnet": Row("ada-resnet"),
+    "ada-resnet-without-shift": Row("ada-resnet", options=("--no-shift",)),
+    "discriminative-k-shot": Row("discriminative-k-shot"),
+    "discriminative-k-shot-without-prior": Row("discriminative-k-shot", options=("--prior", "none")),
+    "tadam": Row("tadam"),
+    "tadam-without-conditioning": Row("tadam", options=("--no-conditioning",)),
+    "classifier-baseline": Row("classifier-baseline"),
 }
 
 
@@ -92,7 +106,7 @@ def do(runs: Path, name: str) -> None:
     if result_file.is_file():
         return
     call = [sys.executable, "-m", "tpn", "train", row.method, "--out", str(folder), *COMMON]
-    call += ["--episodes", str(row.episodes), "--validate-every", str(row.validate_every)]
+    call += ["--episodes", str(row.episodes), "--validate-every", str(row.validate_every), *row.options]
     runs.mkdir(parents=True, exist_ok=True)
     with open(runs / f"{name}.log", "a") as log:
         subprocess.run(call, check=True, stdout=log, stderr=log)
@@ -101,7 +115,7 @@ def do(runs: Path, name: str) -> None:
     config = Run(folder).read_config()
     torch.manual_seed(config.seed)
     untrained = build_method(config.method, config.settings, config.dimensions).train()
-    untrained.start(draw_task(Sampler(open_images("quickdraw").split("train"), config.episode, config.seed), 1))
+    untrained.start(draw_task(training_sampler(config, open_images("quickdraw").split("train")), 1))
     subjects: dict[str, Method] = {name: load(folder)}
     subjects.update({other: load(folder, other) for other in row.also})
     results = {}
@@ -109,14 +123,20 @@ def do(runs: Path, name: str) -> None:
         before = build_method(method.info.name, method.config, config.dimensions)
         before.load_state_dict(untrained.state_dict())
         results[label] = {
-            "method": method.info.name,
+            "method": " ".join([method.info.name, *row.options]),
             "transduction": method.info.transduction,
-            "episodes": config.settings.episodes,
-            "pictures": PICTURES,
+            "trained_on": described(config.settings),
             "seconds": trained_for(folder),
             **{f"{shot}-shot": test(method, before, shot, row.unlabelled > 0) for shot in TEST_SHOTS},
         }
     result_file.write_text(json.dumps(results, indent=1))
+
+
+def described(settings: Config) -> str:
+    """What was trained on."""
+    if isinstance(settings, BaseClassConfig):
+        return f"{settings.episodes:,} mini-batches of {settings.batch_size}"
+    return f"5-way 5-shot, {settings.episodes:,} episodes"
 
 
 def trained_for(folder: Path) -> float:
@@ -164,7 +184,7 @@ def table(runs: Path, names: list[str]) -> str:
         for row in json.loads((runs / f"{name}.json").read_text()).values():
             cells = [
                 row["method"],
-                f"5-way 5-shot, {row['episodes']:,} episodes",
+                row["trained_on"],
                 row["transduction"],
             ]
             for shot in TEST_SHOTS:

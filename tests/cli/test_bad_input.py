@@ -18,7 +18,7 @@ TINY = ["--way", "2", "--shot", "1", "--query", "2", "--episodes", "2", "--valid
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["fly"], "Unknown command 'fly': choose one of train, splits, evaluate"),
+        (["fly"], "Unknown command 'fly': choose one of train, pretrain, splits, evaluate"),
         (["train", "tpm"], "Unknown method 'tpm': choose one of"),
         (["train", "--way", "5"], "Name the method first: tpn train METHOD --way 5"),
         (["train", "tpn", "--data", "imagenet"], "Unknown data 'imagenet'"),
@@ -137,7 +137,7 @@ DAMAGES = [
     ("evaluate", "config.json", 40, "config.json is damaged: it is not JSON"),
     ("evaluate", "config.json", "[]", "config.json is damaged"),
     ("evaluate", "config.json", "{}", "has the format None"),
-    ("evaluate", "config.json", {"format": 99}, "has the format 99; this version of tpn reads 3"),
+    ("evaluate", "config.json", {"format": 99}, "has the format 99; this version of tpn reads 4"),
     ("evaluate", "config.json", {"method": "magic"}, "config.json is damaged: Unknown method 'magic'"),
     ("evaluate", "config.json", {"settings": {"alpha": 7.0}}, "config.json is damaged: --alpha must be above 0"),
     ("evaluate", "config.json", {"settings": {"alpha": "x"}}, "the setting alpha cannot be 'x'"),

@@ -11,6 +11,7 @@ from tpn.errors import TPNError, TPNWarning
 
 COMMANDS = {
     "train": "train a method by episodes, or continue a training",
+    "pretrain": "train a backbone on all training classes, for tpn train --init",
     "splits": "train and test a semi-supervised method on several divisions into labelled and unlabelled",
     "evaluate": "test a trained method on classes it has never seen",
     "compare": "test several on the same episodes, with paired differences",

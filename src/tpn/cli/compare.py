@@ -15,7 +15,6 @@ from tpn.cli.session import (
     open_subject,
     parse_for_runs,
     test,
-    use_processor,
 )
 from tpn.errors import TPNError
 from tpn.evaluation.comparison import compare
@@ -47,10 +46,10 @@ def main(arguments: list[str]) -> int:
         from tpn.evaluation.plots import check_figure, draw_comparison
 
         check_figure(options.plot)
-    use_processor(options.threads)
+    machine = options.prepare()
     names = distinct_names(options.runs)
     subjects = {
-        name: open_subject(run, options.data, options.split, options.cache)
+        name: open_subject(run, options.data, options.split, options.cache, device=machine.device)
         for name, run in zip(names, options.runs, strict=True)
     }
     first = subjects[names[0]]

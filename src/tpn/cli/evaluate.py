@@ -8,7 +8,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from tpn.cli.parsing import Flag
-from tpn.cli.session import AnySetting, TestOptions, describe, open_subject, parse_for_runs, test, use_processor
+from tpn.cli.session import AnySetting, TestOptions, describe, open_subject, parse_for_runs, test
 from tpn.files import check_target, write_text
 
 
@@ -31,8 +31,8 @@ def main(arguments: list[str]) -> int:
     options = parse_for_runs(Evaluate, "tpn evaluate", arguments)
     if options.per_episode is not None:
         check_target(options.per_episode)
-    use_processor(options.threads)
-    subject = open_subject(options.run, options.data, options.split, options.cache, options.as_method)
+    machine = options.prepare()
+    subject = open_subject(options.run, options.data, options.split, options.cache, options.as_method, machine.device)
     subject.check(options.episode)
     evaluation = test(subject, subject.draw(options), options.batch_norm, "evaluating")
     mean, transduction = evaluation.mean, subject.transduction(options.batch_norm)

@@ -7,8 +7,8 @@ from typing import Any, Generic, Literal, TypeVar
 
 import torch
 
-from tpn.allocator import keep_freed_memory
 from tpn.backbones.statistics import keeps_statistics
+from tpn.cli.machine import MachineOptions
 from tpn.cli.parsing import SettingOfRun, parse
 from tpn.cli.pictures import CacheOption
 from tpn.episodes import Episode, Setting
@@ -17,16 +17,16 @@ from tpn.evaluation.protocol import BatchNorm, Evaluation, draw_episodes, evalua
 from tpn.images import Split, open_images
 from tpn.methods import Info, Method
 from tpn.progress import progress
+from tpn.training.machine import CPU
 from tpn.training.run import Run, RunConfig, load
 
-MOST_THREADS = 1024
 QUERY_FLAGS = {"--way", "--query", "--query-counts", "--query-dirichlet"}
 
 AnySetting = TypeVar("AnySetting", bound=Setting)
 
 
 @dataclass(frozen=True, kw_only=True)
-class TestOptions(CacheOption, Generic[AnySetting]):
+class TestOptions(CacheOption, MachineOptions, Generic[AnySetting]):
     """What a test is made of."""
 
     episode: AnySetting
@@ -42,8 +42,6 @@ class TestOptions(CacheOption, Generic[AnySetting]):
     batch_norm: BatchNorm = "running"
     """Normalise with the statistics of the training (running), each picture by itself, or with those of the episode at
     hand (batch), which shares information between its queries. MAML and Reptile have no running ones."""
-    threads: int | None = None
-    """Processor threads; if not given, all."""
 
 
 def parse_for_runs(kind: Any, prog: str, arguments: list[str]) -> Any:
@@ -69,15 +67,6 @@ def inherited(setting: Setting, arguments: list[str]) -> Setting:
     """What a test takes over from the training: not its unbalanced queries, if the number of queries is given."""
     given = {argument.split("=")[0].replace("_", "-") for argument in arguments}
     return replace(setting, query_counts=None, query_dirichlet=None) if given & QUERY_FLAGS else setting
-
-
-def use_processor(threads: int | None) -> None:
-    """Prepare this process for heavy work."""
-    keep_freed_memory()
-    if threads is not None:
-        if not 1 <= threads <= MOST_THREADS:
-            raise TPNError(f"--threads must be at least 1 and at most {MOST_THREADS}, not {threads}.")
-        torch.set_num_threads(threads)
 
 
 @dataclass(frozen=True)
@@ -114,7 +103,12 @@ class Subject:
 
 
 def open_subject(
-    folder: Path, data: str | None, split: str, cache: Path | None, as_method: str | None = None
+    folder: Path,
+    data: str | None,
+    split: str,
+    cache: Path | None,
+    as_method: str | None = None,
+    device: torch.device = CPU,
 ) -> Subject:
     """Load a trained method and open the pictures that it is to be tested on."""
     config = Run(folder).read_config()
@@ -131,7 +125,7 @@ def open_subject(
         raise TPNError(
             f"{folder} was trained on pictures of {config.channels} channels; those of {data} have {images.channels}."
         )
-    return Subject(config, load(folder, as_method), data, images.split(split))
+    return Subject(config, load(folder, as_method).to(device), data, images.split(split))
 
 
 def test(subject: Subject, episodes: list[Episode], batch_norm: BatchNorm, what: str) -> Evaluation:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tpn.cli.parsing import Flag, say
-from tpn.cli.session import check_setting, describe_setting, use_processor
+from tpn.cli.session import check_setting, describe_setting
 from tpn.cli.train import (
     AnyConfig,
     AnySetting,
@@ -86,23 +86,23 @@ def main(arguments: list[str]) -> int:
     name, arguments = split_method(Splits, "tpn splits", arguments)
     options = read_options(Splits, f"tpn splits {name}", name, arguments)
     check_options(options)
-    use_processor(options.threads)
+    machine = options.prepare()
     images, config = configure(name, options)
     folder = options.out or Path(f"{default_folder(config)}-splits")
     check_folder(folder, options.resume)
     settings = test_settings(config, options, images)
     runs = runs_of_splits(folder, config, options.splits)
     for run, of_run in runs.values():
-        check(run, of_run, options.resume, images)
+        check(run, of_run, options.resume, images, machine)
     write_plan(folder, options)
     for run, of_run in runs.values():
-        outcome = carry_out(run, of_run, images)
+        outcome = carry_out(run, of_run, images, machine)
         if outcome.stopped_by is not None:
             say(f"Stopped and saved. Go on with: tpn splits {name} --out {shlex.quote(str(folder))} --resume")
             return exit_code(outcome)
     with progress("testing", len(runs) * len(settings), "tests") as advance:
         done = {seed: run for seed, (run, _) in runs.items()}
-        summaries = summarise(done, images, settings, options.test_episodes, advance)
+        summaries = summarise(done, images, settings, options.test_episodes, machine.device, advance)
     tell(summaries, settings, config, options, folder)
     return 0
 

@@ -7,18 +7,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from tpn.cli.machine import TrainingMachineOptions
 from tpn.cli.parsing import Flag, SettingOfRun, parse, say
 from tpn.cli.pictures import PictureOptions
-from tpn.cli.session import describe_setting, use_processor, warn_of_unlabelled
+from tpn.cli.session import describe_setting, warn_of_unlabelled
 from tpn.episodes import Sampler, Setting
 from tpn.errors import TPNError
 from tpn.evaluation.intervals import percent
 from tpn.files import UNFINISHED, make_folder, sweep
 from tpn.images import Images, check_size
 from tpn.methods import Config, Dimensions, all_methods, build_method, find_method
+from tpn.methods.base_classes import BaseClassConfig
 from tpn.progress import clock
 from tpn.training.checkpoint import State
-from tpn.training.loop import Outcome, train, validation_setting
+from tpn.training.initial import check_initial, weights_digest
+from tpn.training.loop import Outcome, train, training_sampler, validation_setting
+from tpn.training.machine import Machine
 from tpn.training.run import Run, RunConfig
 
 LONGEST_NAME = 40
@@ -30,7 +34,7 @@ AnySetting = TypeVar("AnySetting", bound=Setting)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Train(PictureOptions, Generic[AnyConfig, AnySetting]):
+class Train(PictureOptions, TrainingMachineOptions, Generic[AnyConfig, AnySetting]):
     """Train a few-shot method by episodes drawn from the training classes.
 
     Writes a run folder with the settings, a line of metrics per validation, the weights that were best on the
@@ -49,8 +53,9 @@ class Train(PictureOptions, Generic[AnyConfig, AnySetting]):
     resume: Flag = False
     """Continue the run in --out (what is not given is as it was there), or begin it if it does not exist. With more
     --episodes, or more --patience after a plateau, it trains on."""
-    threads: int | None = None
-    """Processor threads; if not given, all. Resuming is exact with the same number."""
+    init: Path | None = None
+    """Start from the best weights of this run: its backbone and, if it is a run of the same method, all that fits.
+    What is not given is as there: the backbone, the pictures and their size. `tpn pretrain` makes such a run."""
 
     @property
     def first_run(self) -> Path:
@@ -67,11 +72,16 @@ class Train(PictureOptions, Generic[AnyConfig, AnySetting]):
 def main(arguments: list[str]) -> int:
     name, arguments = split_method(Train, "tpn train", arguments)
     options = read_options(Train, f"tpn train {name}", name, arguments)
-    use_processor(options.threads)
+    return train_and_report(name, options)
+
+
+def train_and_report(name: str, options: Train[Any, Setting]) -> int:
+    """Train the method of this name as the options say."""
+    machine = options.prepare()
     images, config = configure(name, options)
     run = Run(options.out or default_folder(config))
-    check(run, config, options.resume, images)
-    return report(carry_out(run, config, images), run, config)
+    check(run, config, options.resume, images, machine)
+    return report(carry_out(run, config, images, machine), run, config)
 
 
 def split_method(kind: Any, prog: str, arguments: list[str]) -> tuple[str, list[str]]:
@@ -103,15 +113,26 @@ def configure(name: str, options: Train[Any, Setting]) -> tuple[Images, RunConfi
         pictures=images.digest,
         class_seed=options.class_seed,
         seed=options.seed,
+        init=None if options.init is None else str(options.init.resolve()),
+        init_weights=initial_weights(options),
     )
 
 
-def carry_out(run: Run, config: RunConfig, images: Images) -> Outcome:
+def initial_weights(options: Train[Any, Setting]) -> str:
+    """A digest of the weights to start from; of those that a run to be resumed has started from, if they are gone."""
+    if options.init is None:
+        return ""
+    if options.resume and options.out is not None and not Run(options.init).exists and Run(options.first_run).exists:
+        return Run(options.first_run).read_config().init_weights
+    return weights_digest(options.init)
+
+
+def carry_out(run: Run, config: RunConfig, images: Images, machine: Machine) -> Outcome:
     """Train in the run's folder."""
     make_folder(run.folder)
     with run.claimed():
         sweep(run.folder)
-        return train(run, config, images, lambda state: begin(run, config, images, state))
+        return train(run, config, images, machine, lambda state: begin(run, config, images, machine, state))
 
 
 def read_options(kind: Any, prog: str, name: str, arguments: list[str]) -> Any:
@@ -137,7 +158,17 @@ def read_options(kind: Any, prog: str, name: str, arguments: list[str]) -> Any:
             image_size=before.image_size,
             class_seed=before.class_seed,
             seed=before.seed,
+            init=None if before.init is None else Path(before.init),
             **given.remembered,
+        )
+    elif given.init is not None:
+        source = Run(given.init).read_config()
+        start = replace(
+            start,
+            settings=replace(start.settings, backbone=source.settings.backbone),
+            data=source.data,
+            image_size=source.image_size,
+            class_seed=source.class_seed,
         )
     return parse(kind[settings, Setting], prog, arguments, start)
 
@@ -151,23 +182,25 @@ def default_folder(config: RunConfig) -> Path:
     return Path("runs", f"{config.method}-{data}-{setting.way}way-{setting.shot}shot-seed{config.seed}")
 
 
-def check(run: Run, config: RunConfig, resume: bool, images: Images) -> None:
+def check(run: Run, config: RunConfig, resume: bool, images: Images, machine: Machine) -> None:
     """Refuse what cannot be trained, or not there. Nothing is written yet, and nothing is ever overwritten."""
-    build_method(config.method, config.settings, config.dimensions)
+    machine.prepare(build_method(config.method, config.settings, config.dimensions))
     _, colon, path = config.data.partition(":")
     if colon and run.folder.resolve().is_relative_to(path):
         raise TPNError(f"{run.folder} lies among the pictures of {config.data}: choose another --out.")
     if find_method(config.method).info.unlabelled == "needs" and not config.episode.unlabelled:
         raise TPNError(f"{config.method} learns from unlabelled pictures: --unlabelled must be at least 1.")
     validation = images.split("val")
-    Sampler(images.split("train"), config.episode, config.seed)
+    training_sampler(config, images.split("train"))
     Sampler(validation, validation_setting(config, validation), config.seed)
-    if run.exists:
+    if not run.exists:
+        check_initial(config)
+    else:
         if not resume:
             raise TPNError(
                 f"The run folder {run.folder} exists. Continue it with --resume, or choose another with --out."
             )
-        before = replace(run.read_config(), data=config.data)  # they may have been moved
+        before = replace(run.read_config(), data=config.data, init=config.init)  # they may have been moved
         if before.pictures != config.pictures:
             raise TPNError(
                 f"The run in {run.folder} was begun with other pictures than those that {config.data} has now. "
@@ -183,30 +216,34 @@ def check(run: Run, config: RunConfig, resume: bool, images: Images) -> None:
                 f"{run.folder} belongs to other settings: {'; '.join(differences)}. "
                 "Resume it without changing them, or choose another --out."
             )
-    elif run.folder.is_dir():
+    if run.exists:
+        return
+    if run.folder.is_dir():
         if any(path.suffix != UNFINISHED for path in run.folder.iterdir()):
             raise TPNError(f"{run.folder} exists, holds files and is not a run folder. Choose another --out.")
     elif run.folder.exists():
         raise TPNError(f"{run.folder} is a file. Choose another --out.")
 
 
-def begin(run: Run, config: RunConfig, images: Images, state: State) -> None:
+def begin(run: Run, config: RunConfig, images: Images, machine: Machine, state: State) -> None:
     """All that there was could be read: write the settings down, and say what is about to happen."""
-    if run.exists and (changes := run.changed_circumstances()):
+    if run.exists and (changes := run.changed_circumstances(machine)):
         say(f"Note: {'; '.join(changes)}, so this may not end in exactly the weights of an unbroken run.")
-    if run.exists and config.settings.schedule == "linear" and run.read_config().settings != config.settings:
+    if run.exists and config.settings.schedule != "halve" and run.read_config().settings != config.settings:
         say("Note: the learning rate now falls towards the new end, so this is not as one training of that length.")
     if not run.exists or run.read_config() != config:
-        run.write_config(config)
+        run.write_config(config, machine)
     way = validation_setting(config, images.split("val")).way
     if way != config.episode.way:
         say(f"Note: there are no more than {way} classes to validate on, so validation is {way}-way.")
     warn_of_unlabelled(find_method(config.method).info, config.episode)
-    going_on = f", from episode {state.episode} on" if state.episode else ""
-    say(
-        f"Training {config.method} on {config.data}, {describe_setting(config.episode)}, "
-        f"{config.settings.episodes} episodes{going_on}, in {run.folder}"
-    )
+    what = f"{describe_setting(config.episode)}, {config.settings.episodes} episodes"
+    if isinstance(config.settings, BaseClassConfig):
+        batches = f"{config.settings.episodes} mini-batches of {config.settings.batch_size} pictures"
+        what = f"{config.train_classes} classes, {batches}, validated on {describe_setting(config.episode)}"
+    start = f", from the weights of {config.init}" if config.init else ""
+    start = f", from episode {state.episode} on" if state.episode else start
+    say(f"Training {config.method} on {config.data}, {what}{start}, in {run.folder}")
 
 
 def exit_code(outcome: Outcome) -> int:
@@ -228,4 +265,6 @@ def report(outcome: Outcome, run: Run, config: RunConfig) -> int:
         f"Best on validation: {percent(state.best_accuracy, None)} at episode {state.best_episode}.\n"
         f"The run is in {run.folder}. Test it with: tpn evaluate {folder}"
     )
+    if find_method(config.method).info.learns_from == "classes":
+        print(f"Train on from its weights, by episodes, with: tpn train tpn --init {folder}")
     return 0

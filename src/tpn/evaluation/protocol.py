@@ -109,7 +109,7 @@ def represent_rows(
     for start in range(0, len(rows), PICTURES_AT_ONCE):
         part = rows[start : start + PICTURES_AT_ONCE]
         with torch.no_grad():
-            represented = method.represent(split.load(part))
+            represented = method.represent(split.load(part).to(method.device))
         if features is None:
             features = represented.new_empty((len(rows), *represented.shape[1:]))
         features[start : start + len(part)] = represented
@@ -141,7 +141,7 @@ def _by_episode(method: Method, split: Split, episodes: list[Episode], advance: 
     """Represent the pictures of each episode together, with the statistics of that batch."""
     for episode in episodes:
         with torch.no_grad():
-            features = method.represent(split.load(episode.pictures))
+            features = method.represent(split.load(episode.pictures).to(method.device))
         yield [episode], features[None]
         advance(len(episode.pictures))
 
@@ -150,14 +150,14 @@ def _as_pictures(method: Method, split: Split, episodes: list[Episode], advance:
     """Hand out episodes of pictures."""
     for start in range(0, len(episodes), TASKS_AT_ONCE):
         batch = episodes[start : start + TASKS_AT_ONCE]
-        yield batch, load_pictures(split, batch)
+        yield batch, load_pictures(split, batch).to(method.device)
         advance(sum(len(episode.pictures) for episode in batch))
 
 
 def _accuracies(
     method: Method, episodes: list[Episode], inputs: Float[Tensor, "episode node *feature"]
 ) -> Float64[np.ndarray, "episode"]:
-    scores = method.score(as_task(episodes, inputs)).detach()
+    scores = method.score(as_task(episodes, inputs)).detach().cpu()
     if not torch.isfinite(scores).all():
         raise TPNError(
             f"{method.info.name} gives scores that are not numbers: its settings, or its training, are out of range."

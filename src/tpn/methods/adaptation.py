@@ -33,7 +33,7 @@ class Classifier(nn.Module):
 
     def __init__(self, config: Config, dimensions: Dimensions) -> None:
         super().__init__()
-        self.backbone = dimensions.build_backbone(config.backbone)
+        self.backbone = dimensions.build_backbone(config)
         self.head = nn.Linear(math.prod(self.backbone.map_shape), dimensions.way)
         forget_statistics(self.backbone)
 
@@ -52,6 +52,9 @@ class Adapting(Method):
         super().__init__(config, dimensions)
         self.network = Classifier(config, dimensions)
 
+    def compile_backbone(self) -> None:
+        raise TPNError(f"{self.info.name} runs its network with other weights in each task: it cannot --compile it.")
+
     @property
     def weights(self) -> Weights:
         """The weights that every task starts from."""
@@ -66,8 +69,7 @@ class Adapting(Method):
 
     def normalised(self, task: Task) -> Task:
         """The task with its pictures as the network takes them."""
-        pictures = self.network.backbone.normalise(task.inputs.flatten(0, 1))
-        pictures = pictures.contiguous(memory_format=torch.channels_last)
+        pictures = self.network.backbone.prepare(task.inputs.flatten(0, 1))
         return task.with_inputs(pictures.view(*task.inputs.shape[:2], *pictures.shape[1:]))
 
     def classify(self, support: Support, labels: Labels, query: Query) -> Scores:

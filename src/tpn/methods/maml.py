@@ -103,7 +103,7 @@ class MAML(Adapting):
         learned = []
         for one in zip(*self.parts(task), strict=True):
             loss, scores = self.outer_loss(*one)
-            (loss / len(task.inputs)).backward()  # type: ignore[no-untyped-call]
+            self.backward(loss / len(task.inputs))
             learned.append(Learned.of(loss, scores, one[-1]))
         return Learned.mean(learned)
 

@@ -9,12 +9,11 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
-from tpn.backbones import Backbone, build_backbone, check_backbone
+from tpn.backbones import Backbone, build_backbone
 from tpn.episodes import Task, TrainingTask
-from tpn.errors import TPNError
-from tpn.images.augmentation import Augmentation
+from tpn.methods.config import Config, check_at_least, check_rounds
 
-MOST_ROUNDS = 100_000
+__all__ = ["Config", "Dimensions", "Info", "Learned", "Method", "check_at_least", "check_rounds"]
 
 
 @dataclass(frozen=True)
@@ -33,59 +32,8 @@ class Info:
     """Does relabelling the classes permute its scores?"""
     unlabelled: Literal["ignores", "uses", "needs"] = "ignores"
     """What it makes of unlabelled pictures beside the support and the queries."""
-
-
-@dataclass(frozen=True)
-class Config:
-    """The settings that every method has; a method's own class adds its own and may change these defaults."""
-
-    backbone: str = "conv4"
-    """The network from pictures to feature maps: conv4; conv4-32, which has half as many filters; conv4-maps, which
-    pools only twice."""
-    augment: tuple[Augmentation, ...] = ()
-    """Change training pictures at random: crop (shift by up to an eighth), flip (left to right), jitter (brightness,
-    contrast and saturation). None, as in the paper, if not given."""
-    episodes: int = 10_000
-    """Training episodes."""
-    episodes_per_step: int = 1
-    """Episodes whose gradients are averaged in one step of the optimiser."""
-    optimiser: Literal["adam", "sgd"] = "adam"
-    """Adam, or plain gradient descent."""
-    lr: float = 1e-3
-    """The learning rate."""
-    schedule: Literal["halve", "linear"] = "halve"
-    """Halve the learning rate every --halve-every episodes, or let it fall evenly to zero at the last of --episodes (a
-    run that is resumed with more of them falls towards the new end)."""
-    halve_every: int = 10_000
-    """Halve the learning rate every so many episodes (with --schedule halve)."""
-    validate_every: int = 100
-    """Validate, and save, every so many episodes."""
-    validation_episodes: int = 100
-    """Episodes in a validation; the same ones each time."""
-    patience: int = 50
-    """Stop when this many validations in a row have brought no better accuracy; 0 never stops early."""
-
-    def __post_init__(self) -> None:
-        check_backbone(self.backbone)
-        for name in ("episodes", "episodes_per_step", "halve_every", "validate_every", "validation_episodes"):
-            check_at_least(self, name, 1)
-        check_at_least(self, "patience", 0)
-        if not 0 < self.lr <= 1:
-            raise TPNError(f"--lr must be above 0 and at most 1, not {self.lr}.")
-
-
-def check_at_least(config: Config, name: str, least: int) -> None:
-    """Refuse a whole number that is too small."""
-    value = getattr(config, name)
-    if value < least:
-        raise TPNError(f"--{name.replace('_', '-')} must be at least {least}, not {value}.")
-
-
-def check_rounds(config: Config, name: str, least: int) -> None:
-    """Refuse a number of repetitions that is too small, or that would never end."""
-    check_at_least(config, name, least)
-    if getattr(config, name) > MOST_ROUNDS:
-        raise TPNError(f"--{name.replace('_', '-')} must be at most {MOST_ROUNDS}, not {getattr(config, name)}.")
+    learns_from: Literal["episodes", "classes"] = "episodes"
+    """What a step of training shows it: episodes like those of a test, or mini-batches of all training classes."""
 
 
 AnyConfig: TypeAlias = Config  # inside Method, `Config` is its own settings class
@@ -104,9 +52,9 @@ class Dimensions:
     """Of the training pictures, in each channel; if not given, pictures are not normalised."""
     std: tuple[float, ...] = ()
 
-    def build_backbone(self, name: str) -> Backbone:
-        """A new backbone for such pictures."""
-        return build_backbone(name, self.channels, self.image_size, self.mean, self.std)
+    def build_backbone(self, config: Config) -> Backbone:
+        """A new backbone, as the settings want it, for such pictures."""
+        return build_backbone(config.backbone, self.channels, self.image_size, self.mean, self.std, config.drop_block)
 
 
 @dataclass(frozen=True)
@@ -136,6 +84,23 @@ class Method(nn.Module):
     def __init__(self, config: AnyConfig, dimensions: Dimensions) -> None:
         super().__init__()
         self.config, self.dimensions = config, dimensions
+        self.scaler = torch.amp.GradScaler(enabled=False)
+        """What gradients are multiplied by while they are computed: float16 knows no very small ones."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where its parameters are."""
+        return next((parameter.device for parameter in self.parameters()), torch.device("cpu"))
+
+    @property
+    def backbones(self) -> list[Backbone]:
+        """The networks from pictures to maps among its parts."""
+        return [part for part in self.modules() if isinstance(part, Backbone)]
+
+    def compile_backbone(self) -> None:
+        """Have torch compile the backbone, when it is first used."""
+        for backbone in self.backbones:
+            backbone.compile()
 
     def represent(self, pictures: Float[Tensor, "picture channel height width"]) -> Float[Tensor, "picture *feature"]:
         """The part of the method that does not depend on the task: if there is none, the pictures themselves."""
@@ -156,10 +121,14 @@ class Method(nn.Module):
         return F.cross_entropy(scores.flatten(0, 1), task.query_labels.flatten()), scores
 
     def learn(self, task: TrainingTask) -> Learned:
-        """Add one step's worth of gradients."""
+        """Add one step's worth of gradients, by `backward` or multiplied by the scale of `scaler`."""
         loss, scores = self.loss(task)
-        loss.backward()  # type: ignore[no-untyped-call]
+        self.backward(loss)
         return Learned.of(loss, scores, task.query_labels)
+
+    def backward(self, loss: Float[Tensor, ""]) -> None:
+        """Add the gradients of a loss."""
+        self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
 
     def start(self, task: TrainingTask) -> None:
         """Look at some episodes before training begins, for an initialisation that depends on the data."""

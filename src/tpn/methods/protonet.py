@@ -26,7 +26,7 @@ class ProtoNet(Method):
 
     def __init__(self, config: Config, dimensions: Dimensions) -> None:
         super().__init__(config, dimensions)
-        self.backbone = dimensions.build_backbone(config.backbone)
+        self.backbone = dimensions.build_backbone(config)
 
     def represent(self, pictures: Float[Tensor, "picture channel height width"]) -> Float[Tensor, "picture feature"]:
         maps: Tensor = self.backbone(pictures)

@@ -43,7 +43,7 @@ class RelationNet(Method):
 
     def __init__(self, config: RelationNetConfig, dimensions: Dimensions) -> None:
         super().__init__(config, dimensions)
-        self.backbone = dimensions.build_backbone(config.backbone)
+        self.backbone = dimensions.build_backbone(config)
         self.relation = RelationModule(self.backbone.map_shape)
 
     def represent(

@@ -29,7 +29,7 @@ class ReptileConfig(Config):
     optimiser: Literal["adam", "sgd"] = "sgd"
     lr: float = 1.0
     """How far the weights follow those of the tasks: 1 takes over their mean."""
-    schedule: Literal["halve", "linear"] = "linear"
+    schedule: Literal["halve", "linear", "step", "cosine"] = "linear"
     validate_every: int = 500
     patience: int = 0
     inner_lr: float = 1e-3
@@ -106,7 +106,7 @@ class Reptile(Adapting):
             weights, seen = self.fit(inputs[: len(labels)], labels, batches)
             learned += seen
             for name, parameter in self.network.named_parameters():
-                away = (parameter - weights[name]) / len(tasks.inputs)
+                away = (parameter - weights[name]) * (self.scaler.get_scale() / len(tasks.inputs))
                 parameter.grad = away if parameter.grad is None else parameter.grad + away
         return Learned.mean(learned)
 

@@ -65,7 +65,7 @@ class Propagating(Method):
 
     def __init__(self, config: PropagationConfig, dimensions: Dimensions) -> None:
         super().__init__(config, dimensions)
-        self.backbone = dimensions.build_backbone(config.backbone)
+        self.backbone = dimensions.build_backbone(config)
         if config.learn_alpha:
             share = min(config.alpha / LARGEST_ALPHA, 1 - 1e-6)
             self.alpha_logit = nn.Parameter(torch.logit(torch.tensor(share, dtype=torch.float32)))

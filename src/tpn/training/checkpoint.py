@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from tpn.episodes import Sampler
+from tpn.episodes import Draws
 from tpn.errors import TPNError
 from tpn.methods import Method
-from tpn.training.optimiser import STATE
+from tpn.training.machine import random_states, set_random_states
+from tpn.training.optimiser import remembered
 from tpn.training.run import load_weights
 from tpn.training.settings import from_json
 from tpn.training.tensors import read_tensors, write_tensors
@@ -41,19 +42,25 @@ class State:
             raise TPNError("it holds a figure that is not finite.")
 
 
-def save_checkpoint(path: Path, run: str, state: State, method: Method, optimiser: Optimizer, sampler: Sampler) -> None:
+def save_checkpoint(path: Path, run: str, state: State, method: Method, optimiser: Optimizer, sampler: Draws) -> None:
     """Write everything that the rest of the training depends on, and the digest of the run that it belongs to."""
     tensors = {f"model/{name}": tensor for name, tensor in method.state_dict().items()}
     for name, parameter in method.named_parameters():
-        for key in STATE[method.config.optimiser] & optimiser.state.get(parameter, {}).keys():
+        for key in remembered(method.config) & optimiser.state.get(parameter, {}).keys():
             tensors[f"optimiser/{name}/{key}"] = optimiser.state[parameter][key]
-    tensors["random/torch"] = torch.get_rng_state()
+    tensors.update(random_states(method.device))
     optimised = [name for name, parameter in method.named_parameters() if parameter in optimiser.state]
-    facts = {"run": run, "state": asdict(state), "sampler": sampler.state, "optimised": optimised}
+    facts = {
+        "run": run,
+        "state": asdict(state),
+        "sampler": sampler.state,
+        "optimised": optimised,
+        "scaler": method.scaler.state_dict(),
+    }
     write_tensors(path, tensors, facts)
 
 
-def restore_checkpoint(path: Path, run: str, method: Method, optimiser: Optimizer, sampler: Sampler) -> State:
+def restore_checkpoint(path: Path, run: str, method: Method, optimiser: Optimizer, sampler: Draws) -> State:
     """Put everything back as `save_checkpoint` found it."""
     tensors, facts = read_tensors(path)
     if facts.get("run") != run:
@@ -64,11 +71,13 @@ def restore_checkpoint(path: Path, run: str, method: Method, optimiser: Optimize
         parameters = dict(method.named_parameters())
         for name in facts["optimised"]:  # a parameter that has never had a gradient is not among them
             parameter, saved = parameters[name], _below(f"optimiser/{name}/", tensors)
-            if saved.keys() != STATE[method.config.optimiser]:
+            if saved.keys() != remembered(method.config):
                 raise ValueError(f"something of the optimiser's state of {name} is missing")
             optimiser.state[parameter] = {key: _laid_out_like(parameter, value) for key, value in saved.items()}
-        torch.set_rng_state(tensors["random/torch"])
+        set_random_states(tensors, method.device)
         sampler.state = facts["sampler"]
+        if facts["scaler"] and method.scaler.is_enabled():
+            method.scaler.load_state_dict(facts["scaler"])
     except (KeyError, TypeError, ValueError, RuntimeError, OverflowError, TPNError) as failure:
         raise TPNError(f"{path} is damaged: {failure}") from failure
     return state

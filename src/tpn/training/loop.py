@@ -11,16 +11,19 @@ from typing import Any
 import torch
 
 from tpn.allocator import give_back_freed_memory
-from tpn.episodes import Episode, Sampler, Setting, TrainingTask, as_training_task
+from tpn.episodes import Draws, Episode, MiniBatches, Sampler, Setting, TrainingTask, as_training_task
 from tpn.errors import TPNError
 from tpn.evaluation.protocol import draw_episodes, evaluate, load_pictures
 from tpn.files import explaining_failure, replacing
 from tpn.images import Images, Split
 from tpn.images.augmentation import Augmentation, augment
 from tpn.methods import Config, Method, build_method, find_method
+from tpn.methods.base_classes import BaseClassConfig
 from tpn.progress import progress
 from tpn.training.board import Board
 from tpn.training.checkpoint import State, restore_checkpoint, save_checkpoint
+from tpn.training.initial import initialise
+from tpn.training.machine import CPU, ON_CPU, Machine
 from tpn.training.optimiser import build_optimiser, learning_rate
 from tpn.training.run import Run, RunConfig, read_metrics, save_weights
 from tpn.training.stopping import Stopped, StopRequest, listening
@@ -51,6 +54,13 @@ def validation_setting(config: RunConfig, split: Split) -> Setting:
     return setting if fixed or setting.way <= room or room < 2 else replace(setting, way=room)
 
 
+def training_sampler(config: RunConfig, split: Split) -> Draws:
+    """What draws the pictures of each step: episodes, or mini-batches of all classes."""
+    if isinstance(config.settings, BaseClassConfig):
+        return MiniBatches(split, config.episode, config.settings.batch_size, config.seed)
+    return Sampler(split, config.episode, config.seed)
+
+
 def validation_due(state: State, config: Config) -> bool:
     """Validate before the first episode, after the last, and whenever `validate_every` episodes have gone by."""
     if state.validated_at < 0 or state.episode >= config.episodes:
@@ -63,17 +73,25 @@ def on_plateau(state: State, config: Config) -> bool:
     return config.patience > 0 and state.validations_since_best >= config.patience
 
 
-def train(run: Run, config: RunConfig, images: Images, announce: Callable[[State], None] = ignore) -> Outcome:
+def train(
+    run: Run,
+    config: RunConfig,
+    images: Images,
+    machine: Machine = ON_CPU,
+    announce: Callable[[State], None] = ignore,
+) -> Outcome:
     """Train until the last episode, a plateau, or a signal to stop. Continues from the run's checkpoint if it has one.
 
-    Continuing is exact: with the same torch and number of threads, a training that was killed at any moment ends in the
-    same weights and metrics as one that was not. `announce` is called when all is ready, with how far it has come.
+    Continuing is exact: with the same torch, machine and number of threads, a training that was killed at any moment
+    ends in the same weights and metrics as one that was not. `announce` is called when all is ready, with how far it
+    has come.
     """
     settings, split = config.settings, images.split("train")
     torch.manual_seed(config.seed)
     method = build_method(config.method, settings, config.dimensions).train()
+    machine.prepare(method)
     optimiser = build_optimiser(method)
-    sampler = Sampler(split, config.episode, config.seed)
+    sampler = training_sampler(config, split)
     validation = images.split("val")
     validation_episodes = draw_episodes(
         validation, validation_setting(config, validation), settings.validation_episodes, VALIDATION_SEED
@@ -85,8 +103,9 @@ def train(run: Run, config: RunConfig, images: Images, announce: Callable[[State
             run.read_weights(config)  # refuses if the best weights so far are lost or damaged
     else:
         state = State()
-        first = Sampler(split, config.episode, config.seed)
-        method.start(draw_task(first, settings.episodes_per_step))
+        if config.init is None or not initialise(method, config):
+            first = training_sampler(config, split)
+            method.start(draw_task(first, settings.episodes_per_step, device=machine.device))
     keep_metrics(run, state.validations)
     announce(state)
     board = Board(run.folder, state.episode)
@@ -123,25 +142,35 @@ def train(run: Run, config: RunConfig, images: Images, announce: Callable[[State
     return Outcome(state, stopped_by, on_plateau(state, settings))
 
 
-def draw_task(sampler: Sampler, episodes: int, augmentations: tuple[Augmentation, ...] = ()) -> TrainingTask:
+def draw_task(
+    sampler: Draws,
+    episodes: int,
+    augmentations: tuple[Augmentation, ...] = (),
+    device: torch.device = CPU,
+) -> TrainingTask:
     """Draw the episodes of one step, with their pictures."""
     drawn = [sampler.draw() for _ in range(episodes)]
     pictures = load_pictures(sampler.split, drawn)
-    return as_training_task(drawn, augment(pictures.flatten(0, 1), augmentations).view(pictures.shape))
+    changed = augment(pictures.flatten(0, 1), augmentations).view(pictures.shape)
+    return as_training_task(drawn, changed.to(device))
 
 
 def step(
-    method: Method, optimiser: torch.optim.Optimizer, sampler: Sampler, state: State, settings: Config
+    method: Method, optimiser: torch.optim.Optimizer, sampler: Draws, state: State, settings: Config
 ) -> tuple[float, float]:
     """Learn from the next episodes; returns the mean loss and accuracy since the last validation."""
     for group in optimiser.param_groups:
         group["lr"] = learning_rate(settings, state.episode)
     optimiser.zero_grad()
     episodes = min(settings.episodes_per_step, settings.episodes - state.episode)
-    learned = method.learn(draw_task(sampler, episodes, settings.augment))
+    learned = method.learn(draw_task(sampler, episodes, settings.augment, method.device))
     if not math.isfinite(learned.loss):
         raise TPNError(f"Training diverged: the loss at episode {state.episode} is {learned.loss}. {advice(settings)}")
-    optimiser.step()
+    method.scaler.unscale_(optimiser)
+    if settings.clip:
+        torch.nn.utils.clip_grad_norm_(method.parameters(), settings.clip)
+    method.scaler.step(optimiser)
+    method.scaler.update()
     state.episode += episodes
     state.loss_sum += learned.loss
     state.accuracy_sum += learned.accuracy

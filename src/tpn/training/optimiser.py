@@ -1,22 +1,46 @@
 """What turns gradients into steps, and how large the steps are."""
 
-from torch.optim import SGD, Adam, Optimizer
+import math
+
+from torch.optim import SGD, AdamW, Optimizer
 
 from tpn.methods import Config, Method
 
-STATE = {"adam": {"step", "exp_avg", "exp_avg_sq"}, "sgd": set()}
-"""What each optimiser remembers of a parameter after its first step."""
+
+def remembered(config: Config) -> set[str]:
+    """What the optimiser remembers of a parameter after its first step."""
+    if config.optimiser == "adam":
+        return {"step", "exp_avg", "exp_avg_sq"}
+    return {"momentum_buffer"} if config.momentum else set()
 
 
 def build_optimiser(method: Method) -> Optimizer:
-    """A new optimiser for all parameters of a method that are not frozen."""
-    parameters = [parameter for parameter in method.parameters() if parameter.requires_grad]
-    kinds = {"adam": Adam, "sgd": SGD}
-    return kinds[method.config.optimiser](parameters, lr=method.config.lr)  # type: ignore[no-any-return]
+    """A new optimiser for all parameters of a method that are not frozen.
+
+    Weights decay (where there is more than one to a unit, so not biases and normalisation), if the settings say so.
+    """
+    config, learning = method.config, [parameter for parameter in method.parameters() if parameter.requires_grad]
+    groups = [
+        {"params": [parameter for parameter in learning if parameter.ndim > 1], "weight_decay": config.weight_decay},
+        {"params": [parameter for parameter in learning if parameter.ndim <= 1], "weight_decay": 0.0},
+    ]
+    groups = [group for group in groups if group["params"]]
+    if config.optimiser == "adam":
+        return AdamW(groups, lr=config.lr)
+    return SGD(groups, lr=config.lr, momentum=config.momentum, nesterov=config.momentum > 0)
 
 
 def learning_rate(config: Config, episode: int) -> float:
-    """The learning rate at an episode: halved every so many, or falling evenly to zero at the last one."""
-    if config.schedule == "linear":
-        return config.lr * max(0.0, 1 - episode / config.episodes)
-    return float(config.lr * 0.5 ** (episode // config.halve_every))
+    """The learning rate at an episode, by the schedule and the warm-up of the settings."""
+    warm = min(1.0, (episode + 1) / (config.warm_up + 1))
+    done = min(1.0, episode / config.episodes)
+    match config.schedule:
+        case "halve":
+            share = 0.5 ** (episode // config.halve_every)
+        case "linear":
+            share = 1 - done
+        case "cosine":
+            share = (1 + math.cos(math.pi * done)) / 2
+        case "step":
+            share = config.drop_by ** sum(done >= point for point in config.drop_at)
+    return float(config.lr * warm * share)

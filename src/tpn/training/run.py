@@ -27,13 +27,14 @@ from tpn.episodes import Setting
 from tpn.errors import TPNError
 from tpn.files import read_json, write_json
 from tpn.methods import Config, Dimensions, Method, build_method, find_method
+from tpn.training.machine import Machine
 from tpn.training.settings import from_json
 from tpn.training.tensors import not_finite, read_tensors, write_tensors
 
 if sys.platform != "win32":
     import fcntl
 
-FORMAT = 3
+FORMAT = 4
 UNTIL: dict[str, Any] = {"episodes": 1, "patience": 0}
 """Settings that say when a training ends; a training that goes on may change them."""
 ABOUT = ("format", "written_with")
@@ -58,6 +59,10 @@ class RunConfig:
     """A digest of the pictures: with others, it would be another run."""
     class_seed: int
     seed: int
+    init: str | None = None
+    """The run whose weights it started from."""
+    init_weights: str = ""
+    """A digest of those weights."""
 
     def __post_init__(self) -> None:
         for name, least in (("image_size", 1), ("channels", 1), ("train_classes", 1)):
@@ -68,8 +73,8 @@ class RunConfig:
 
     @property
     def digest(self) -> str:
-        """What ties weights to their run: its settings, but for where the pictures lie and when to stop."""
-        content = asdict(replace(self, data="", settings=replace(self.settings, **UNTIL)))
+        """What ties weights to their run: its settings, but for where things lie and when to stop."""
+        content = asdict(replace(self, data="", init=None, settings=replace(self.settings, **UNTIL)))
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
@@ -88,13 +93,14 @@ class RunConfig:
         ]
 
 
-def circumstances() -> dict[str, Any]:
-    """With what a run is written."""
+def circumstances(machine: Machine) -> dict[str, Any]:
+    """With what a run is trained: these, but for the first two, may change its last digits, or more."""
     return {
         "tpn": tpn.__version__,
-        "torch": str(torch.__version__),
         "python": platform.python_version(),
+        "torch": str(torch.__version__),
         "threads": torch.get_num_threads(),
+        **machine.facts,
     }
 
 
@@ -121,18 +127,18 @@ class Run:
         """Has a training begun here?"""
         return self.config_file.is_file()
 
-    def write_config(self, config: RunConfig) -> None:
-        write_json(self.config_file, {"format": FORMAT, **asdict(config), "written_with": circumstances()})
+    def write_config(self, config: RunConfig, machine: Machine) -> None:
+        write_json(self.config_file, {"format": FORMAT, **asdict(config), "written_with": circumstances(machine)})
 
-    def changed_circumstances(self) -> list[str]:
-        """What is different now from when the run began, and may make its continuation differ in the last digits."""
-        before, now = read_json(self.config_file).get("written_with"), circumstances()
+    def changed_circumstances(self, machine: Machine) -> list[str]:
+        """What is different now from when the run began, and may make its continuation differ."""
+        before, now = read_json(self.config_file).get("written_with"), circumstances(machine)
         if not isinstance(before, dict):
             return ["it is not known with what the run was begun"]
         return [
             f"{name} was {before.get(name)} and is {now[name]}"
-            for name in ("torch", "threads")
-            if before.get(name) != now[name]
+            for name in now
+            if name not in ("tpn", "python") and before.get(name) != now[name]
         ]
 
     def read_config(self) -> RunConfig:

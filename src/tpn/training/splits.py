@@ -5,11 +5,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from tpn.episodes import Setting
 from tpn.evaluation.intervals import Mean, standard_error
 from tpn.evaluation.protocol import draw_episodes, evaluate, ignore
 from tpn.images import Images
+from tpn.training.machine import CPU
 from tpn.training.run import Run, RunConfig, load
 
 TEST_SEED = 0
@@ -48,6 +50,7 @@ def summarise(
     images: Images,
     settings: list[Setting],
     episodes: int,
+    device: torch.device = CPU,
     advance: Callable[[int], None] = ignore,
 ) -> list[Summary]:
     """Test all these runs, trained on their divisions, in each of the settings, on the same episodes of new classes."""
@@ -55,7 +58,7 @@ def summarise(
     drawn = {setting: draw_episodes(split, setting, episodes, TEST_SEED) for setting in settings}
     tests: dict[Setting, dict[int, Mean]] = {setting: {} for setting in settings}
     for division, run in runs.items():
-        method = load(run.folder)
+        method = load(run.folder).to(device)
         for setting, of_setting in drawn.items():
             tests[setting][division] = evaluate(method, split, of_setting).mean
             advance(1)

@@ -1,0 +1,106 @@
+"""Conditionally shifted neurons: adaResNet and adaCNN."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int64
+from torch import Tensor, nn
+
+from tpn.episodes import Task
+from tpn.methods.method import Config, Dimensions, Info, Method, check_at_least
+from tpn.methods.protonet import memberships
+from tpn.methods.registry import register
+
+SHARPNESS = 10.0
+"""Of the attention at the start; it is learned."""
+
+
+@dataclass(frozen=True)
+class AdaResNetConfig(Config):
+    """Conditionally shifted neurons: shift activations by what a memory of the support's errors says. With --backbone
+    resnet12 it is the paper's adaResNet, with conv4 its adaCNN."""
+
+    shifted_blocks: int = 2
+    """How many of the last blocks of the backbone are shifted (and the output always is)."""
+    key_size: int = 64
+    """Numbers by which a query finds what is like it in the memory."""
+    hidden: int = 64
+    """Units of the networks that make shifts of errors."""
+    shift: bool = True
+    """Shift by what the memory says; without it, the network does not adapt to its task at all."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("shifted_blocks", "key_size", "hidden"):
+            check_at_least(self, name, 1)
+
+
+@register
+class AdaResNet(Method):
+    """Munkhdalai et al., "Rapid Adaptation with Conditionally Shifted Neurons", ICML 2018.
+
+    A network with a linear classifier sees the support. For each picture of it, a memory keeps a key, made of its
+    features, and for each layer that is to be shifted a value, made by a small network of the error at the output
+    ("direct feedback") and the layer's activations. A query finds the values of pictures like it by attention to their
+    keys; their mean shifts its activations, and the scores themselves.
+    """
+
+    info = Info(
+        name="ada-resnet",
+        paper="Munkhdalai et al., Rapid Adaptation with Conditionally Shifted Neurons, ICML 2018",
+        transduction="no",
+        fixed_way=True,
+        equivariant=False,
+    )
+    Config = AdaResNetConfig
+    config: AdaResNetConfig
+
+    def __init__(self, config: AdaResNetConfig, dimensions: Dimensions) -> None:
+        super().__init__(config, dimensions)
+        way = dimensions.way
+        self.backbone = dimensions.build_backbone(config)
+        features = math.prod(self.backbone.map_shape)
+        self.head = nn.Linear(features, way)
+        if config.shift:
+            self.first_shifted = max(0, len(self.backbone.blocks) - config.shifted_blocks)
+            widths = self.backbone.widths[self.first_shifted :]
+            self.key = nn.Linear(features, config.key_size)
+            self.sharpness = nn.Parameter(torch.tensor(SHARPNESS))
+            self.values = nn.ModuleList(_value(way + width, config.hidden, width) for width in widths)
+            self.output_value = _value(way, config.hidden, way)
+
+    def score(self, task: Task) -> Float[Tensor, "episode query way"]:
+        known = task.shots + task.queries
+        each = zip(task.inputs[:, :known], task.support_labels, strict=True)
+        return torch.stack([self.classify(pictures, labels) for pictures, labels in each])
+
+    def classify(
+        self, pictures: Float[Tensor, "picture channel height width"], labels: Int64[Tensor, "support"]
+    ) -> Float[Tensor, "query way"]:
+        """The scores of the queries of one task, whose first pictures have these labels."""
+        prepared, shots = self.backbone.prepare(pictures), len(labels)
+        if not self.config.shift:
+            scores: Tensor = self.head(self.backbone.maps(prepared).flatten(1))
+            return scores[shots:]
+        trunk = self.backbone.maps(prepared, slice(self.first_shifted)) if self.first_shifted else prepared
+        activations, maps = [], trunk
+        for index in range(self.first_shifted, len(self.backbone.blocks)):
+            maps = self.backbone.maps(maps, slice(index, index + 1))
+            activations.append(maps[:shots].mean((2, 3)))
+        features = maps.flatten(1)
+        error = self.head(features[:shots]).softmax(-1) - memberships(labels, self.dimensions.way, like=features)
+        keys = F.normalize(self.key(features), dim=-1)
+        attention = (self.sharpness * keys[shots:] @ keys[:shots].mT).softmax(-1)
+
+        maps = trunk[shots:]
+        for index, (value, seen) in enumerate(zip(self.values, activations, strict=True), self.first_shifted):
+            shift = attention @ value(torch.cat([error, seen], dim=-1))
+            maps = self.backbone.maps(maps, slice(index, index + 1)) + shift[:, :, None, None]
+        shifted: Tensor = self.head(maps.flatten(1)) + attention @ self.output_value(error)
+        return shifted
+
+
+def _value(inputs: int, hidden: int, outputs: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, outputs))

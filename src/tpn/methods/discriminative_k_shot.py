@@ -1,0 +1,98 @@
+"""Discriminative k-shot learning."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from tpn.episodes import Task
+from tpn.methods.base_classes import BaseClassConfig, BaseClassTraining
+from tpn.methods.method import Info, check_rounds
+from tpn.methods.protonet import memberships
+from tpn.methods.registry import register
+
+FLAT = 1e4
+"""The variance of weights that nothing is known about."""
+CLOSE = 1e-5
+"""How near the gradient must be to zero."""
+
+
+@dataclass(frozen=True)
+class DiscriminativeKShotConfig(BaseClassConfig):
+    """Discriminative k-shot learning: learn to tell all training classes apart, and from the weights of that what
+    weights new classes will have."""
+
+    prior: Literal["isotropic", "diagonal", "none"] = "isotropic"
+    """What the weights of the training classes say about those of new ones: how large they are, each feature's by
+    itself (diagonal) or all alike (isotropic); or nothing (none), which leaves plain logistic regression."""
+    steps: int = 200
+    """Steps, at most, to the most probable weights of a task's classes."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_rounds(self, "steps", 1)
+
+
+@register
+class DiscriminativeKShot(BaseClassTraining):
+    """Bauer et al., "Discriminative k-shot learning using probabilistic models", 2017.
+
+    A network learns to tell all training classes apart, without episodes. The weights of its last layer, one vector for
+    each class, are taken for a sample of a Gaussian distribution. It is the prior for the weights of new classes: a
+    task takes those that are most probable given the prior and its support (MAP).
+    """
+
+    info = Info(
+        name="discriminative-k-shot",
+        paper="Bauer et al., Discriminative k-shot learning using probabilistic models, 2017",
+        transduction="no",
+        learns_from="classes",
+    )
+    Config = DiscriminativeKShotConfig
+    config: DiscriminativeKShotConfig
+
+    @property
+    def variance(self) -> Float[Tensor, "feature1"]:
+        """Of the weights of a new class, the last of which is its bias.
+
+        Their mean is the same for all classes, and so makes no difference to which is the most probable.
+        """
+        weights = torch.cat([self.head.weight, self.head.bias[:, None]], dim=1).detach()
+        if self.config.prior == "none":
+            return torch.full_like(weights[0], FLAT)
+        variance = (weights - weights.mean(0)).square().mean(0)
+        return variance if self.config.prior == "diagonal" else variance.mean().expand_as(variance)
+
+    def score(self, task: Task) -> Float[Tensor, "episode query way"]:
+        support, query = (F.pad(features, (0, 1), value=1.0) for features in (task.support, task.query))
+        scaled = support * self.variance
+        Y = memberships(task.support_labels, task.way, like=task.inputs)
+        return query @ scaled.mT @ most_probable(support @ scaled.mT, Y, self.config.steps)
+
+
+def most_probable(
+    K: Float[Tensor, "*episode support support"], Y: Float[Tensor, "*episode support way"], steps: int
+) -> Float[Tensor, "*episode support way"]:
+    """The coefficients A of the most probable weights: ΣΦᵀA, if Φ is the support's features and K = ΦΣΦᵀ.
+
+    They minimise the cross-entropy of softmax(KA) plus tr(AᵀKA)/2. The curvature of the first term is at most K²/2, so
+    each step of `(K/2 + I)⁻¹` times the gradient is one downhill; Nesterov's momentum, begun anew when it leads uphill,
+    makes them fewer.
+    """
+    S = K.shape[-1]
+    inverse = torch.linalg.inv(K / 2 + torch.eye(S, dtype=K.dtype, device=K.device))
+    A = ahead = torch.zeros_like(Y)
+    momentum = torch.ones_like(K[..., :1, :1])
+    for _ in range(steps):
+        gradient = (K @ ahead).softmax(-1) - Y + ahead  # but for a factor K
+        if gradient.abs().max() < CLOSE:
+            break
+        following = ahead - inverse @ gradient
+        uphill = (K @ gradient * (following - A)).sum((-2, -1), keepdim=True) > 0
+        grown = torch.where(uphill, 1.0, (1 + torch.sqrt(1 + 4 * momentum.square())) / 2)
+        ahead = following + torch.where(uphill, 0.0, (momentum - 1) / grown) * (following - A)
+        A, momentum = following, grown
+    return A

@@ -1,0 +1,79 @@
+"""On what a training runs: the device, the number format, and whether the network is compiled."""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from tpn.errors import TPNError
+from tpn.methods import Method
+
+CPU = torch.device("cpu")
+Precision: TypeAlias = Literal["auto", "float32", "bfloat16", "float16"]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The device, the number format of the backbone in training, and whether the backbone is compiled."""
+
+    device: torch.device = CPU
+    precision: Literal["float32", "bfloat16", "float16"] = "float32"
+    compile: bool = False
+
+    def computing(self, precision: Precision, compile: bool) -> "Machine":
+        """The same device, computing so; `auto` is bfloat16 on a GPU that has it, otherwise float32."""
+        if precision == "auto":
+            precision = "bfloat16" if self.device.type == "cuda" and torch.cuda.is_bf16_supported() else "float32"
+        return Machine(self.device, precision, compile)
+
+    @property
+    def facts(self) -> dict[str, str | bool]:
+        """What a run writes down."""
+        return {"device": self.device.type, "precision": self.precision, "compile": self.compile}
+
+    def prepare(self, method: Method) -> None:
+        """Bring a new method here, and let it compute as it should."""
+        method.to(self.device)
+        for backbone in method.backbones:
+            backbone.precision = None if self.precision == "float32" else getattr(torch, self.precision)
+        method.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == "float16")
+        if self.compile:
+            method.compile_backbone()
+
+
+ON_CPU = Machine()
+
+
+def find_device(name: str) -> torch.device:
+    """The device of this name: auto, cpu, cuda, cuda:1, mps, …"""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as failure:
+        reason = " ".join(str(failure).split())[:200]
+        raise TPNError(f"--device {name!r} is not there: {reason.rstrip('.')}. Try auto, cpu or cuda.") from failure
+    if device.type == "meta":
+        raise TPNError("--device 'meta' computes nothing. Try auto, cpu or cuda.")
+    return device
+
+
+def random_states(device: torch.device) -> dict[str, Tensor]:
+    """Where torch's generators stand: that of the processor, and that of the device if it is another."""
+    states = {"random/torch": torch.get_rng_state()}
+    if device.type == "cuda":
+        states["random/device"] = torch.cuda.get_rng_state(device)
+    if device.type == "mps":
+        states["random/device"] = torch.mps.get_rng_state()
+    return states
+
+
+def set_random_states(states: dict[str, Tensor], device: torch.device) -> None:
+    """Put torch's generators where they stood; what was on another device then begins anew."""
+    torch.set_rng_state(states["random/torch"])
+    if device.type == "cuda" and "random/device" in states:
+        torch.cuda.set_rng_state(states["random/device"], device)
+    if device.type == "mps" and "random/device" in states:
+        torch.mps.set_rng_state(states["random/device"])
