@@ -23,9 +23,19 @@ METHODS = sorted(all_methods())
 pytestmark = pytest.mark.parametrize("name", METHODS)
 
 
-def build(name, dimensions, seed=0):
-    torch.manual_seed(seed)
-    return build_method(name, find_method(name).Config(), dimensions)
+@pytest.fixture(params=["own", "resnet12-16"])
+def backbone(request, name):
+    """The backbone that the method has if none is named, and a residual one."""
+    return find_method(name).Config().backbone if request.param == "own" else request.param
+
+
+@pytest.fixture
+def build(name, backbone):
+    def build_it(dimensions, seed=0):
+        torch.manual_seed(seed)
+        return build_method(name, find_method(name).Config(backbone=backbone), dimensions)
+
+    return build_it
 
 
 def represented_task(method, split, episodes=2, seed=1, **setting):
@@ -56,8 +66,8 @@ def test_its_settings_are_documented_and_can_be_changed(name):
         assert re.search(rf'^    {field.name}: .*\n    """\S', sources, re.MULTILINE), f"{field.name} has no docstring"
 
 
-def test_scores_have_a_row_per_query_and_a_column_per_class(name, dimensions, drawings):
-    method = build(name, dimensions)
+def test_scores_have_a_row_per_query_and_a_column_per_class(name, build, dimensions, drawings):
+    method = build(dimensions)
     task, _ = represented_task(method, drawings, **SETTING)
     scores = method.score(task)
     assert scores.shape == (2, 12, 3)
@@ -65,16 +75,16 @@ def test_scores_have_a_row_per_query_and_a_column_per_class(name, dimensions, dr
 
 
 @pytest.mark.parametrize(("size", "channels"), [(16, 1), (33, 3)])
-def test_it_takes_pictures_of_any_size_and_colour(name, size, channels):
+def test_it_takes_pictures_of_any_size_and_colour(name, build, size, channels):
     from tests.conftest import noise
 
-    method = build(name, Dimensions(channels, size, 3, 2, 5))
+    method = build(Dimensions(channels, size, 3, 2, 5))
     task, _ = represented_task(method, noise(5, 10, size, channels), **SETTING)
     assert method.score(task).shape == (2, 12, 3)
 
 
-def test_every_parameter_that_is_not_frozen_moves_in_five_steps(name, dimensions, drawings):
-    method = build(name, dimensions).train()
+def test_every_parameter_that_is_not_frozen_moves_in_five_steps(name, build, dimensions, drawings):
+    method = build(dimensions).train()
     drawn = sampler(drawings, **SETTING)
     method.start(draw_task(drawn, 1))
     before = {key: parameter.detach().clone() for key, parameter in method.named_parameters()}
@@ -88,10 +98,10 @@ def test_every_parameter_that_is_not_frozen_moves_in_five_steps(name, dimensions
         assert torch.equal(parameter, before[key]) != parameter.requires_grad, key
 
 
-def test_relabelling_the_classes_permutes_the_scores(name, dimensions, drawings):
+def test_relabelling_the_classes_permutes_the_scores(name, build, dimensions, drawings):
     if not find_method(name).info.equivariant:
         pytest.skip("it does not claim to")
-    method = build(name, dimensions).double()
+    method = build(dimensions).double()
     task, _ = represented_task(method.float(), drawings, **SETTING)
     method, order = method.double(), torch.tensor([2, 0, 1])
     task = task.with_inputs(task.inputs.double())
@@ -99,8 +109,8 @@ def test_relabelling_the_classes_permutes_the_scores(name, dimensions, drawings)
     torch.testing.assert_close(method.score(relabelled)[..., order], method.score(task))
 
 
-def test_a_batch_of_episodes_scores_as_they_do_one_by_one(name, dimensions, drawings):
-    method = build(name, dimensions)
+def test_a_batch_of_episodes_scores_as_they_do_one_by_one(name, build, dimensions, drawings):
+    method = build(dimensions)
     task, episodes = represented_task(method, drawings, episodes=3, **SETTING)
     batch = method.score(task)
     for index, episode in enumerate(episodes):
@@ -108,8 +118,8 @@ def test_a_batch_of_episodes_scores_as_they_do_one_by_one(name, dimensions, draw
         torch.testing.assert_close(batch[index], alone[0], rtol=1e-4, atol=1e-4)
 
 
-def test_other_queries_matter_just_if_it_is_transductive(name, dimensions, drawings):
-    method = build(name, dimensions)
+def test_other_queries_matter_just_if_it_is_transductive(name, build, dimensions, drawings):
+    method = build(dimensions)
     method.train().start(draw_task(sampler(drawings, **SETTING), 1))
     task, _ = represented_task(method, drawings, **SETTING)
     last = task.shots + task.queries
@@ -119,8 +129,8 @@ def test_other_queries_matter_just_if_it_is_transductive(name, dimensions, drawi
     assert same == (find_method(name).info.transduction == "no")
 
 
-def test_unlabelled_pictures_matter_just_if_it_says_so(name, dimensions, drawings):
-    method = build(name, dimensions)
+def test_unlabelled_pictures_matter_just_if_it_says_so(name, build, dimensions, drawings):
+    method = build(dimensions)
     method.train().start(draw_task(sampler(drawings, **SETTING), 1))
     task, _ = represented_task(method, drawings, **SETTING)
     without = replace(task, inputs=task.inputs[:, : task.shots + task.queries])
@@ -128,17 +138,17 @@ def test_unlabelled_pictures_matter_just_if_it_says_so(name, dimensions, drawing
     assert same == (find_method(name).info.unlabelled == "ignores")
 
 
-def test_the_answers_are_not_in_what_it_scores(name, dimensions, drawings):
-    method = build(name, dimensions)
+def test_the_answers_are_not_in_what_it_scores(name, build, dimensions, drawings):
+    method = build(dimensions)
     task, episodes = represented_task(method, drawings, **SETTING)
     assert set(vars(task)) == {"inputs", "support_labels", "way", "queries"}
     shuffled = [replace(episode, labels=episode.labels * (episode.role == 0)) for episode in episodes]
     assert torch.equal(method.score(as_task(shuffled, task.inputs)), method.score(task))
 
 
-def test_the_same_seed_gives_the_same_weights(name, dimensions, drawings):
+def test_the_same_seed_gives_the_same_weights(name, build, dimensions, drawings):
     def weights():
-        method = build(name, dimensions).train()
+        method = build(dimensions).train()
         drawn, optimiser = sampler(drawings, **SETTING), build_optimiser(method)
         method.start(draw_task(drawn, 1))
         for _ in range(2):
@@ -150,11 +160,11 @@ def test_the_same_seed_gives_the_same_weights(name, dimensions, drawings):
     assert all(torch.equal(one, other) for one, other in zip(weights(), weights(), strict=True))
 
 
-def test_gradients_of_several_episodes_are_the_mean_of_each(name, dimensions, drawings):
+def test_gradients_of_several_episodes_are_the_mean_of_each(name, build, dimensions, drawings):
     """Episodes of a step share no batch statistics."""
 
     def gradients(parts):
-        method = build(name, dimensions).train()
+        method = build(dimensions).train()
         drawn = sampler(drawings, **SETTING)
         for episodes in parts:
             method.learn(draw_task(drawn, episodes))
@@ -163,16 +173,16 @@ def test_gradients_of_several_episodes_are_the_mean_of_each(name, dimensions, dr
     torch.testing.assert_close(gradients([2]), gradients([1, 1]), rtol=1e-3, atol=1e-5)
 
 
-def train_it(name, folder, *arguments):
+def train_it(name, backbone, folder, *arguments):
     tiny = ["--way", "3", "--shot", "1", "--query", "2", "--validation-episodes", "2", "--validate-every", "4"]
     steps = ["--episodes", "8", "--episodes-per-step", "2", "--unlabelled", "2", "--threads", "1"]
-    return main(["train", name, "--out", str(folder), *tiny, *steps, *arguments])
+    return main(["train", name, "--backbone", backbone, "--out", str(folder), *tiny, *steps, *arguments])
 
 
-def test_saved_and_loaded_it_scores_the_same(name, tmp_path, drawings, monkeypatch):
+def test_saved_and_loaded_it_scores_the_same(name, backbone, tmp_path, drawings, monkeypatch):
     trained = []
     monkeypatch.setattr(loop, "build_method", lambda *args: trained.append(build_method(*args)) or trained[-1])
-    assert train_it(name, tmp_path, "--lr", "1e-9") == 0  # the best weights are then as good as the last ones
+    assert train_it(name, backbone, tmp_path, "--lr", "1e-9") == 0  # the best weights are then as good as the last ones
     loaded = load(tmp_path)
     assert loaded.info.name == name
     assert not loaded.training
@@ -183,8 +193,8 @@ def test_saved_and_loaded_it_scores_the_same(name, tmp_path, drawings, monkeypat
     assert torch.equal(trained[0].score(task), loaded.score(again))
 
 
-def test_stopped_and_resumed_it_ends_in_the_same_weights_and_metrics(name, tmp_path, monkeypatch):
-    assert train_it(name, tmp_path / "unbroken") == 0
+def test_stopped_and_resumed_it_ends_in_the_same_weights_and_metrics(name, backbone, tmp_path, monkeypatch):
+    assert train_it(name, backbone, tmp_path / "unbroken") == 0
     step, calls = loop.step, []
 
     def interrupted(*args):
@@ -195,7 +205,7 @@ def test_stopped_and_resumed_it_ends_in_the_same_weights_and_metrics(name, tmp_p
 
     monkeypatch.setattr(loop, "step", interrupted)
     for _ in range(3):
-        train_it(name, tmp_path / "broken", "--resume")
+        train_it(name, backbone, tmp_path / "broken", "--resume")
     assert len(calls) == 4
     for file in ("metrics.jsonl", "model.safetensors"):
         assert (tmp_path / "broken" / file).read_bytes() == (tmp_path / "unbroken" / file).read_bytes()
@@ -205,8 +215,8 @@ def test_stopped_and_resumed_it_ends_in_the_same_weights_and_metrics(name, tmp_p
     assert all(torch.equal(tensor, expected[key]) for key, tensor in last.items())
 
 
-def test_testing_leaves_it_as_it_was(name, dimensions, drawings):
-    method = build(name, dimensions).train()
+def test_testing_leaves_it_as_it_was(name, build, dimensions, drawings):
+    method = build(dimensions).train()
     before = {key: tensor.clone() for key, tensor in method.state_dict().items()}
     random = torch.get_rng_state()
     episodes = draw_episodes(drawings, Setting(way=3, shot=1, query=2, unlabelled=1), 2, seed=0)

@@ -99,10 +99,10 @@ class DropBlock(nn.Module):
         height, width = maps.shape[-2:]
         inside = (height - self.size + 1) * (width - self.size + 1)
         chance = self.share * height * width / (self.size**2 * inside)
-        corners = torch.rand_like(maps[..., : height - self.size + 1, : width - self.size + 1]) < chance
-        squares = F.max_pool2d(F.pad(corners.to(maps), [self.size - 1] * 4), self.size, stride=1)
-        kept = 1 - squares
-        return maps * kept * (kept.numel() / kept.sum().clamp_min(1))
+        places = (*maps.shape[:2], height - self.size + 1, width - self.size + 1)
+        corners = (torch.rand(places, device=maps.device) < chance).float()  # no lower precision: chances are small
+        kept = 1 - F.max_pool2d(F.pad(corners, [self.size - 1] * 4), self.size, stride=1)
+        return maps * (kept * (kept.numel() / kept.sum().clamp_min(1))).to(maps)
 
 
 def pooled(

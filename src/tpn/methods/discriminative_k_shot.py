@@ -14,7 +14,7 @@ from tpn.methods.method import Info, check_rounds
 from tpn.methods.protonet import memberships
 from tpn.methods.registry import register
 
-FLAT = 1e4
+FLAT = 1e2
 """The variance of weights that nothing is known about."""
 CLOSE = 1e-5
 """How near the gradient must be to zero."""
@@ -27,7 +27,7 @@ class DiscriminativeKShotConfig(BaseClassConfig):
 
     prior: Literal["isotropic", "diagonal", "none"] = "isotropic"
     """What the weights of the training classes say about those of new ones: how large they are, each feature's by
-    itself (diagonal) or all alike (isotropic); or nothing (none), which leaves plain logistic regression."""
+    itself (diagonal) or all alike (isotropic); or nothing (none), which leaves logistic regression, ended early."""
     steps: int = 200
     """Steps, at most, to the most probable weights of a task's classes."""
 

@@ -98,9 +98,10 @@ class Method(nn.Module):
         return [part for part in self.modules() if isinstance(part, Backbone)]
 
     def compile_backbone(self) -> None:
-        """Have torch compile the backbone, when it is first used."""
+        """Have torch compile the blocks of the backbone, when they are first used."""
         for backbone in self.backbones:
-            backbone.compile()
+            for block in backbone.blocks:
+                block.compile()
 
     def represent(self, pictures: Float[Tensor, "picture channel height width"]) -> Float[Tensor, "picture *feature"]:
         """The part of the method that does not depend on the task: if there is none, the pictures themselves."""

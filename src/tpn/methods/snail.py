@@ -44,6 +44,9 @@ class SNAIL(Method):
     over time and causal attention, in turn, read it, and the last place says the query's class. Every query has a
     sequence to itself, but as nothing looks ahead, the support is read once for all of them. In training, the support
     comes in a random order.
+
+    Left as it falls, it takes thousands of episodes to find out that it should look for similar pictures. So embeddings
+    are normalised, labels are as large as they are, and attention starts with the same weights for both of its sides.
     """
 
     info = Info(
@@ -59,7 +62,8 @@ class SNAIL(Method):
     def __init__(self, config: SNAILConfig, dimensions: Dimensions) -> None:
         super().__init__(config, dimensions)
         self.backbone = dimensions.build_backbone(config)
-        self.embed = nn.Linear(math.prod(self.backbone.map_shape), config.embedding)
+        features = math.prod(self.backbone.map_shape)
+        self.embed = nn.Sequential(nn.Linear(features, config.embedding), nn.BatchNorm1d(config.embedding))
         layers: list[LookingBack] = []
         channels, length = config.embedding + dimensions.way, dimensions.way * dimensions.shot + 1
 
@@ -82,7 +86,7 @@ class SNAIL(Method):
 
     def score(self, task: Task) -> Float[Tensor, "episode query way"]:
         labels = memberships(task.support_labels, task.way, like=task.inputs)
-        support = torch.cat([task.support, labels], dim=-1)
+        support = torch.cat([task.support, labels * math.sqrt(self.config.embedding)], dim=-1)
         query = F.pad(task.query, (0, task.way))
         for layer in self.layers:
             support, query = layer(support, query)
@@ -124,10 +128,9 @@ class TemporalConvolution(LookingBack):
     def forward(self, support: Support, query: Query) -> Longer:
         past = F.pad(self.before(support), (0, 0, self.dilation, 0))  # nothing is before the beginning
         length = support.shape[1]
-        before_query = past[:, length : length + 1] if self.dilation <= length else torch.zeros_like(past[:, :1])
         return (
             torch.cat([support, gated(self.here(support) + past[:, :length])], dim=-1),
-            torch.cat([query, gated(self.here(query) + before_query)], dim=-1),
+            torch.cat([query, gated(self.here(query) + past[:, length : length + 1])], dim=-1),
         )
 
 
@@ -144,6 +147,7 @@ class CausalAttention(LookingBack):
         super().__init__()
         self.ask = nn.Linear(channels, keys)
         self.key = nn.Linear(channels, keys)
+        self.ask.load_state_dict(self.key.state_dict())
         self.value = nn.Linear(channels, values)
         self.out_channels = channels + values
 
