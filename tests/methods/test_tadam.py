@@ -83,6 +83,12 @@ def of_each_class(features, labels, way=3):
     return torch.stack([features[labels == label].mean(0) for label in range(way)])
 
 
+def task_mean(method, first, labels):
+    """The mean over the classes of each channel's mean."""
+    channels = first.view(len(first), method.backbone.map_shape[0], -1).mean(2)
+    return of_each_class(channels, labels).mean(0)
+
+
 def by_hand(method, task):
     """The scores of the queries, and what the first look at the support showed."""
     scores, firsts = [], []
@@ -90,7 +96,7 @@ def by_hand(method, task):
         shots = len(labels)
         if method.config.conditioning:
             first = look(method.backbone, pictures[:shots])
-            of_task = of_each_class(first, labels).mean(0)
+            of_task = task_mean(method, first, labels)
             names = norm_names(method.backbone)
             films = {name: film(part, of_task) for name, part in zip(names, method.conditions, strict=True)}
             features = look(method.backbone, pictures, films)
@@ -131,7 +137,7 @@ def test_features_are_those_of_normalisations_that_are_hooked(dimensions, drawin
     method, task = build(dimensions, sizes=0.5, backbone=backbone), double_task(drawings, episodes=1)
     with torch.no_grad():
         scores, labels = method.score(task), task.support_labels[0]
-        of_task = of_each_class(method.backbone(task.support[0]).flatten(1), labels).mean(0)
+        of_task = task_mean(method, method.backbone(task.support[0]), labels)
         called = []
         for name, part in zip(norm_names(method.backbone), method.conditions, strict=True):
             scale, shift = (each[:, None, None] for each in film(part, of_task))

@@ -26,7 +26,7 @@ AnySetting = TypeVar("AnySetting", bound=Setting)
 
 
 @dataclass(frozen=True, kw_only=True)
-class TestOptions(CacheOption, MachineOptions, Generic[AnySetting]):
+class TestOptions(MachineOptions, CacheOption, Generic[AnySetting]):
     """What a test is made of."""
 
     episode: AnySetting

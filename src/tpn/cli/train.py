@@ -34,7 +34,7 @@ AnySetting = TypeVar("AnySetting", bound=Setting)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Train(PictureOptions, TrainingMachineOptions, Generic[AnyConfig, AnySetting]):
+class Train(TrainingMachineOptions, PictureOptions, Generic[AnyConfig, AnySetting]):
     """Train a few-shot method by episodes drawn from the training classes.
 
     Writes a run folder with the settings, a line of metrics per validation, the weights that were best on the

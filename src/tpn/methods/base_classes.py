@@ -24,9 +24,10 @@ SHARPNESS = 10.0
 class BaseClassConfig(Config):
     """Learn to tell all training classes apart."""
 
+    episodes: int = 10_000
+    """Mini-batches to train on, which are here what episodes are to other methods."""
     batch_size: int = 128
-    """Pictures in a mini-batch. To training, a mini-batch is what an episode is to other methods: --episodes counts
-    them. --way, --shot and --query are for validation."""
+    """Pictures in a mini-batch. (--way, --shot and --query are for validation.)"""
     label_smoothing: float = 0.0
     """The share of certainty that is taken from the right class and dealt to all."""
     augment: tuple[Augmentation, ...] = ("crop", "flip")

@@ -23,7 +23,7 @@ class Config:
     """The share of its last maps that a resnet12 drops in training, in blocks (DropBlock)."""
     augment: tuple[Augmentation, ...] = ()
     """Change training pictures at random: crop (shift by up to an eighth), flip (left to right), jitter (brightness,
-    contrast and saturation). None, as in the paper, if not given."""
+    contrast and saturation). The paper does not."""
     episodes: int = 10_000
     """Training episodes."""
     episodes_per_step: int = 1

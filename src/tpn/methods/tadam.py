@@ -44,10 +44,10 @@ class TADAMConfig(Config):
 class TADAM(Method):
     """Oreshkin et al., "TADAM: Task dependent adaptive metric for improved few-shot learning", NeurIPS 2018.
 
-    The mean of the class prototypes, from a first look at the support, stands for the task. A small network makes of it
-    a scale and a shift for each channel behind each batch normalisation of the backbone, and pictures are embedded so.
-    The score of a query for a class is the negative squared distance to its prototype, times a learned factor. Beside
-    its episodes it learns, less and less, to tell all training classes apart.
+    The mean of the class prototypes, from a first look at the support (and over the places of its maps), stands for the
+    task. A small network makes of it a scale and a shift for each channel behind each batch normalisation of the
+    backbone, and pictures are embedded so. The score of a query for a class is the negative squared distance to its
+    prototype, times a learned factor. Beside its episodes it learns, less and less, to tell all training classes apart.
     """
 
     info = Info(
@@ -71,7 +71,8 @@ class TADAM(Method):
         if config.conditioning:
             norms = {name: part for name, part in self.backbone.named_modules() if isinstance(part, nn.BatchNorm2d)}
             self.norms = list(norms)
-            self.conditions = nn.ModuleList(Condition(features, norm.num_features) for norm in norms.values())
+            channels = self.backbone.map_shape[0]
+            self.conditions = nn.ModuleList(Condition(channels, norm.num_features) for norm in norms.values())
 
     def embed(self, task: Task) -> tuple[Task, Float[Tensor, "episode support feature"]]:
         """The features that its pictures have in each task, and those of the support at the first look."""
@@ -88,15 +89,15 @@ class TADAM(Method):
         if not self.config.conditioning:
             features = self.backbone(pictures).flatten(1)
             return features, features[: len(labels)]
-        first = self.backbone(pictures[: len(labels)]).flatten(1)
-        of_task = class_means(first, memberships(labels, way, like=first)).mean(0)
+        looked_at: Tensor = self.backbone(pictures[: len(labels)])
+        of_task = class_means(looked_at.mean((2, 3)), memberships(labels, way, like=looked_at)).mean(0)
         weights: dict[str, Tensor] = {}
         for name, condition in zip(self.norms, self.conditions, strict=True):
             norm, (scale, shift) = self.backbone.get_submodule(name), condition(of_task)
             weights[f"{name}.weight"] = norm.weight * scale
             weights[f"{name}.bias"] = norm.bias * scale + shift
         maps: Tensor = functional_call(self.backbone, weights, (pictures,))
-        return maps.flatten(1), first
+        return maps.flatten(1), looked_at.flatten(1)
 
     def compare(self, embedded: Task) -> Float[Tensor, "episode query way"]:
         """The scores of the queries of embedded tasks."""
