@@ -10,7 +10,7 @@ from tpn.methods import all_methods
 from tpn.training import loop
 from tpn.training.run import Run, load
 from tpn.training.stopping import Stopped
-from tpn.training.tensors import read_tensors
+from tpn.training.tensors import read_tensors, write_tensors
 
 TINY = ["--way", "3", "--shot", "1", "--query", "2", "--validation-episodes", "2", "--validate-every", "4"]
 SHORT = [*TINY, "--episodes", "4", "--threads", "1"]
@@ -169,3 +169,63 @@ def test_pretraining_says_what_comes_next(tmp_path, capsys):
     out = capsys.readouterr()
     assert f"tpn train tpn --init {tmp_path / 'run'}" in out.out
     assert "4 mini-batches of 8 pictures, validated on 3-way 1-shot" in out.err
+
+
+@pytest.mark.parametrize("change", ["gone", "without weights", "trained on"])
+def test_a_run_is_resumed_whatever_became_of_its_source(change, pretrained, tmp_path):
+    source = tmp_path / "source"
+    shutil.copytree(pretrained / "conv4", source)
+    call = ["train", "tpn", *SHORT, "--init", str(source), "--out", str(tmp_path / "run")]
+    assert main(call) == 0
+    if change == "gone":
+        shutil.rmtree(source)
+    elif change == "without weights":
+        (source / "model.safetensors").unlink()
+    else:
+        assert main(["pretrain", "--resume", "--episodes", "8", "--threads", "1", "--out", str(source)]) == 0
+    again = ["train", "tpn", "--resume", "--episodes", "5", "--threads", "1", "--out", str(tmp_path / "run")]
+    assert main(again) == 0
+
+
+def test_a_run_that_was_begun_without_is_not_resumed_with_another_start(refused, pretrained, tmp_path):
+    call = ["train", "protonet", *SHORT, "--out", tmp_path / "run"]
+    assert main(list(map(str, call))) == 0
+    assert "was not begun with --init" in refused(*call, "--resume", "--init", pretrained / "conv4")
+
+
+def test_what_fits_in_part_is_not_spoiled_by_a_new_start(tmp_path):
+    assert main(["train", "tpn", *SHORT, "--out", str(tmp_path / "one")]) == 0
+    call = ["train", "tpn", *STILL, "--learn-alpha", "--init", str(tmp_path / "one"), "--out", str(tmp_path / "other")]
+    assert main(call) == 0
+    one, other = (load(tmp_path / name).state_dict() for name in ("one", "other"))
+    torch.testing.assert_close(other["length_scale.out.weight"], one["length_scale.out.weight"])
+
+
+def test_what_is_counted_begins_anew(tmp_path):
+    assert main(["train", "tadam", *SHORT, "--out", str(tmp_path / "one")]) == 0
+    assert main(["train", "tadam", *STILL, "--init", str(tmp_path / "one"), "--out", str(tmp_path / "other")]) == 0
+    checkpoint, _ = read_tensors(tmp_path / "other" / "checkpoint.safetensors")
+    assert checkpoint["model/seen"] == 1
+
+
+def test_settings_may_go_with_those_that_are_taken_over(pretrained, tmp_path):
+    call = ["train", "tpn", *SHORT, "--init", str(pretrained / "resnet12-16"), "--drop-block", "0.1"]
+    assert main([*call, "--out", str(tmp_path / "run")]) == 0
+    assert Run(tmp_path / "run").read_config().settings.drop_block == 0.1
+
+
+def test_labels_that_it_may_have_seen_are_told_of(pretrained, tmp_path, capsys):
+    call = ["train", "soft-kmeans", *SHORT, "--init", str(pretrained / "conv4"), "--out", str(tmp_path / "run")]
+    assert main(call) == 0
+    assert "may have seen labels of pictures that are to be unlabelled here" in capsys.readouterr().err
+
+
+def test_weights_that_are_not_numbers_are_refused_before_anything_is_written(refused, pretrained, tmp_path):
+    shutil.copytree(pretrained / "conv4", tmp_path / "source")
+    file = tmp_path / "source" / "model.safetensors"
+    tensors, facts = read_tensors(file)
+    tensors["head.bias"].fill_(float("nan"))
+    write_tensors(file, tensors, facts)
+    error = refused("train", "tpn", *SHORT, "--init", tmp_path / "source", "--out", tmp_path / "run")
+    assert "head.bias is not finite" in error
+    assert not (tmp_path / "run").exists()

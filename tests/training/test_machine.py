@@ -1,6 +1,7 @@
 """On what a training runs. There is no GPU in the tests: what can be seen on a processor is."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -43,7 +44,7 @@ def gradients(method, drawings):
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
-@pytest.mark.parametrize(("name", "backbone"), [("tpn", "conv4"), ("protonet", "resnet12-16"), ("maml", "conv4-32")])
+@pytest.mark.parametrize(("name", "backbone"), [("tpn", "conv4"), ("protonet", "resnet12-16"), ("tadam", "conv4")])
 def test_mixed_precision_is_nearly_the_same(name, backbone, precision, drawings):
     loss, gradient = gradients(prepared(name, "float32", backbone), drawings)
     near_loss, near = gradients(prepared(name, precision, backbone), drawings)
@@ -112,16 +113,49 @@ def test_auto_is_the_processor_in_full_precision_where_there_is_nothing_else():
     assert Machine().computing("auto", compile=False) == Machine(CPU, "float32", False)
 
 
-@pytest.mark.parametrize("name", ["gpu", "cuda:99", "", "meta", "cpu:x"])
+@pytest.mark.parametrize("name", ["gpu", "cuda:99", "", "meta", "cpu:x", "cpu:3", "hpu", "cuda:-1", "privateuseone"])
 def test_a_device_that_is_not_there_is_refused(name):
     with pytest.raises(TPNError, match=r"--device .* Try auto, cpu or cuda"):
         find_device(name)
 
 
-def test_what_adapts_its_weights_cannot_be_compiled(tmp_path, capsys):
-    assert main(["train", "maml", *TINY, "--compile", "--out", str(tmp_path / "run")]) == 2
-    assert "cannot --compile" in capsys.readouterr().err
+@pytest.mark.parametrize("name", ["maml", "reptile"])
+def test_what_adapts_its_weights_takes_bfloat16_but_not_float16(name, tmp_path, capsys):
+    call = ["train", name, *TINY, "--episodes", "2", "--threads", "1", "--out", str(tmp_path / "run")]
+    assert main([*call, "--precision", "float16"]) == 2
+    assert "too small for --precision float16" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+    assert main([*call, "--precision", "bfloat16"]) == 0
+
+
+def test_what_adapts_its_weights_is_not_compiled():
+    with pytest.raises(TPNError, match="cannot --compile"):
+        prepared("maml", "float32", "conv4-32").compile_backbone()
+
+
+def test_a_compiler_that_fails_is_told_of(tmp_path):
+    call = [sys.executable, "-m", "tpn", "train", "protonet", *TINY, "--compile", "--out", str(tmp_path / "run")]
+    broken = {**os.environ, "CXX": "no-such-compiler", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    done = subprocess.run(call, env=broken, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("tpn: --compile does not work here")
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_only_training_runs_compiled_blocks(drawings, monkeypatch):
+    method, ran = prepared("protonet", "float32", "resnet12-16"), []
+
+    def counting(block):
+        return lambda maps: ran.append(method.training) or block(maps)
+
+    monkeypatch.setattr(torch, "compile", counting)
+    method.compile_backbone()
+    pictures = draw_task(sampler(drawings, **SETTING), 1).inputs[0]
+    trained = method.represent(pictures)
+    torch.testing.assert_close(method.backbone.blocks(pictures).flatten(1), trained)
+    method.eval().represent(pictures)
+    assert ran == [True] * 4
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="compiling needs a C++ compiler")

@@ -49,6 +49,7 @@ def test_it_warms_up_under_every_schedule(schedule):
         ({"drop_by": 1.0}, "--drop-by must be"),
         ({"drop_at": (0.8, 0.6)}, "--drop-at must be rising"),
         ({"drop_at": (0.0, 0.6)}, "--drop-at must be rising"),
+        ({"drop_at": (float("nan"),)}, "--drop-at must be rising"),
         ({"warm_up": -1}, "--warm-up must be"),
         ({"drop_block": 0.1}, "--drop-block is for resnet12"),
         ({"drop_block": 1.0, "backbone": "resnet12"}, "--drop-block must be"),

@@ -1,5 +1,6 @@
 """What every backbone is."""
 
+from collections.abc import Callable
 from contextlib import nullcontext
 
 import torch
@@ -9,6 +10,8 @@ from torch import Tensor, nn
 from tpn.errors import TPNError
 
 SMALLEST_PICTURE = 16
+RECOMPILATIONS = 64
+"""Blocks are alike, so all count for one: a few sizes of batches for each of them."""
 
 
 class Backbone(nn.Module):
@@ -26,6 +29,7 @@ class Backbone(nn.Module):
         self.normalise: nn.Module = nn.Identity()
         """What is done to pictures before anything else."""
         self.blocks = nn.Sequential(*blocks)
+        self._compiled: list[Callable[[Tensor], Tensor]] = []
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def prepare(
@@ -41,8 +45,15 @@ class Backbone(nn.Module):
         """From prepared pictures to feature maps; or from some blocks' input to their output."""
         lowered = self.precision if self.training else None
         with nullcontext() if lowered is None else torch.autocast(pictures.device.type, lowered):
-            maps: Tensor = self.blocks[blocks](pictures)
+            maps = pictures
+            for block in (self._compiled if self._compiled and self.training else list(self.blocks))[blocks]:
+                maps = block(maps)
         return maps.to(pictures.dtype)
+
+    def compile_blocks(self) -> None:
+        """Have torch compile the blocks, each when it is first used in training."""
+        torch._dynamo.config.recompile_limit = max(RECOMPILATIONS, torch._dynamo.config.recompile_limit)
+        self._compiled = [torch.compile(block) for block in self.blocks]
 
     def forward(
         self, pictures: Float[Tensor, "picture channel height width"]

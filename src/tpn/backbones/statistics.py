@@ -31,7 +31,8 @@ class WrittenOut(nn.BatchNorm2d):
     def forward(
         self, input: Float[Tensor, "picture filter height width"]
     ) -> Float[Tensor, "picture filter height width"]:
-        centred = input - input.mean((0, 2, 3), keepdim=True)
+        values = input if input.dtype == torch.float64 else input.float()
+        centred = values - values.mean((0, 2, 3), keepdim=True)
         variance = centred.square().mean((0, 2, 3), keepdim=True)
         scaled = centred * torch.rsqrt(variance + self.eps) * self.weight[:, None, None]
         return scaled + self.bias[:, None, None]

@@ -35,7 +35,7 @@ Try it on the drawings that come with the package:
 `tpn COMMAND --help` explains a command and all its options; `tpn --version` tells the version.
 """
 
-NO_MEMORY = "There is not enough memory for this. Choose smaller pictures or smaller episodes."
+NO_MEMORY = "There is not enough memory for this. Choose smaller pictures, smaller episodes or a smaller --backbone."
 
 
 def share_the_processor() -> None:
@@ -73,7 +73,7 @@ def main(arguments: list[str] | None = None) -> int:
     except MemoryError:
         return refuse(NO_MEMORY)
     except RuntimeError as error:
-        if "can't allocate memory" not in str(error):
+        if not any(words in str(error) for words in ("can't allocate memory", "out of memory")):
             raise
         return refuse(NO_MEMORY)  # torch has words of its own for it
     except (OSError, UnicodeError) as error:  # a folder that may not be entered, a name that cannot be written, …

@@ -20,7 +20,7 @@ class Evaluate(TestOptions[AnySetting]):
     """The run folder that tpn train wrote."""
     as_method: Annotated[str | None, arg(name="as", metavar="METHOD")] = None
     """Test the weights of the run as this other method, which has the same ones: reptile-bn for a run of reptile,
-    soft-kmeans for one of protonet, tpn-semi for one of tpn."""
+    soft-kmeans for one of protonet, tpn-semi for one of tpn, discriminative-k-shot for one of classifier-baseline."""
     json: Flag = False
     """Print one JSON object instead of text."""
     per_episode: Path | None = None

@@ -28,6 +28,7 @@ class MachineOptions:
             if not 1 <= self.threads <= MOST_THREADS:
                 raise TPNError(f"--threads must be at least 1 and at most {MOST_THREADS}, not {self.threads}.")
             torch.set_num_threads(self.threads)
+        torch.backends.cudnn.allow_tf32 = False  # what is to be float32 is
         return Machine(find_device(self.device))
 
 
@@ -42,4 +43,16 @@ class TrainingMachineOptions(MachineOptions):
     """Have torch compile the backbone: slow to begin with, faster from then on. It needs a C++ compiler."""
 
     def prepare(self) -> Machine:
-        return super().prepare().computing(self.precision, self.compile)
+        machine = super().prepare().computing(self.precision, self.compile)
+        if self.compile:
+            check_compiler(machine.device)
+        return machine
+
+
+def check_compiler(device: torch.device) -> None:
+    """Refuse to compile where that is not possible."""
+    try:
+        torch.compile(torch.square)(torch.ones(2, device=device))
+    except Exception as failure:  # it calls other programs, and can fail in many ways
+        reason = " ".join(str(failure).split())[:300]
+        raise TPNError(f"--compile does not work here: {reason} … Is there a C++ compiler?") from failure

@@ -14,7 +14,7 @@ from tpn.cli.session import describe_setting, warn_of_unlabelled
 from tpn.episodes import Sampler, Setting
 from tpn.errors import TPNError
 from tpn.evaluation.intervals import percent
-from tpn.files import UNFINISHED, make_folder, sweep
+from tpn.files import UNFINISHED, make_folder, resolved, sweep
 from tpn.images import Images, check_size
 from tpn.methods import Config, Dimensions, all_methods, build_method, find_method
 from tpn.methods.base_classes import BaseClassConfig
@@ -51,8 +51,9 @@ class Train(TrainingMachineOptions, PictureOptions, Generic[AnyConfig, AnySettin
     out: Path | None = None
     """The run folder; if not given, one in runs/ named after the settings."""
     resume: Flag = False
-    """Continue the run in --out (what is not given is as it was there), or begin it if it does not exist. With more
-    --episodes, or more --patience after a plateau, it trains on."""
+    """Continue the run in --out (what is not given is as it was there, but for --threads, --device, --precision and
+    --compile), or begin it if it does not exist. With more --episodes, or more --patience after a plateau, it trains
+    on."""
     init: Path | None = None
     """Start from the best weights of this run: its backbone and, if it is a run of the same method, all that fits.
     What is not given is as there: the backbone, the pictures and their size. `tpn pretrain` makes such a run."""
@@ -113,17 +114,21 @@ def configure(name: str, options: Train[Any, Setting]) -> tuple[Images, RunConfi
         pictures=images.digest,
         class_seed=options.class_seed,
         seed=options.seed,
-        init=None if options.init is None else str(options.init.resolve()),
+        init=None if options.init is None else str(resolved(options.init)),
         init_weights=initial_weights(options),
     )
 
 
 def initial_weights(options: Train[Any, Setting]) -> str:
-    """A digest of the weights to start from; of those that a run to be resumed has started from, if they are gone."""
+    """A digest of the weights to start from; a run to be resumed knows those that it has started from."""
     if options.init is None:
         return ""
-    if options.resume and options.out is not None and not Run(options.init).exists and Run(options.first_run).exists:
-        return Run(options.first_run).read_config().init_weights
+    if options.resume and options.out is not None and Run(options.first_run).exists:
+        before = Run(options.first_run).read_config()
+        if before.init is None:
+            raise TPNError(f"{options.out} was not begun with --init: resume it without.")
+        if before.init == str(resolved(options.init)):
+            return before.init_weights
     return weights_digest(options.init)
 
 
@@ -142,9 +147,11 @@ def read_options(kind: Any, prog: str, name: str, arguments: list[str]) -> Any:
     """
     settings = find_method(name).Config
     unlabelled = UNLABELLED if find_method(name).info.unlabelled == "needs" else 0
-    unchecked = SettingOfRun if "--resume" in arguments else Setting
-    defaults = kind[settings, unchecked](settings=settings(), episode=unchecked(unlabelled=unlabelled))
-    given = parse(kind[settings, unchecked], prog, arguments, defaults)
+    flags = {argument.partition("=")[0] for argument in arguments}
+    a_setting = SettingOfRun if "--resume" in flags else Setting
+    a_config = unchecked(settings) if flags & {"--resume", "--init"} else settings
+    defaults = kind[a_config, a_setting](settings=a_config(), episode=a_setting(unlabelled=unlabelled))
+    given = parse(kind[a_config, a_setting], prog, arguments, defaults)
     start = kind[settings, Setting](settings=settings(), episode=Setting(unlabelled=unlabelled), out=given.out)
     if given.resume and given.out is not None and Run(given.first_run).exists:
         before = Run(given.first_run).read_config()
@@ -171,6 +178,11 @@ def read_options(kind: Any, prog: str, name: str, arguments: list[str]) -> Any:
             class_seed=source.class_seed,
         )
     return parse(kind[settings, Setting], prog, arguments, start)
+
+
+def unchecked(settings: type[Config]) -> type[Config]:
+    """The same settings, not judged: those of the run that they are to be added to are still to come."""
+    return type(settings.__name__, (settings,), {"__doc__": settings.__doc__, "__post_init__": lambda self: None})
 
 
 def default_folder(config: RunConfig) -> Path:
@@ -229,7 +241,8 @@ def begin(run: Run, config: RunConfig, images: Images, machine: Machine, state: 
     """All that there was could be read: write the settings down, and say what is about to happen."""
     if run.exists and (changes := run.changed_circumstances(machine)):
         say(f"Note: {'; '.join(changes)}, so this may not end in exactly the weights of an unbroken run.")
-    if run.exists and config.settings.schedule != "halve" and run.read_config().settings != config.settings:
+    longer = run.exists and run.read_config().settings.episodes != config.settings.episodes
+    if longer and config.settings.schedule != "halve":
         say("Note: the learning rate now falls towards the new end, so this is not as one training of that length.")
     if not run.exists or run.read_config() != config:
         run.write_config(config, machine)

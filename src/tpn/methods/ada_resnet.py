@@ -9,7 +9,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from tpn.episodes import Task
-from tpn.methods.method import Config, Dimensions, Info, Method, check_at_least
+from tpn.methods.method import Config, Dimensions, Info, Method, check_rounds
 from tpn.methods.protonet import memberships
 from tpn.methods.registry import register
 
@@ -34,7 +34,7 @@ class AdaResNetConfig(Config):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("shifted_blocks", "key_size", "hidden"):
-            check_at_least(self, name, 1)
+            check_rounds(self, name, 1)
 
 
 @register

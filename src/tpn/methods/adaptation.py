@@ -55,6 +55,11 @@ class Adapting(Method):
     def compile_backbone(self) -> None:
         raise TPNError(f"{self.info.name} runs its network with other weights in each task: it cannot --compile it.")
 
+    def lower_precision(self, precision: torch.dtype) -> None:
+        if precision == torch.float16:
+            raise TPNError(f"The gradients that {self.info.name} adapts by are too small for --precision float16.")
+        super().lower_precision(precision)
+
     @property
     def weights(self) -> Weights:
         """The weights that every task starts from."""

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tpn.episodes import Task, TrainingTask
 from tpn.errors import TPNError
 from tpn.images.augmentation import Augmentation
-from tpn.methods.method import Config, Dimensions, Info, Learned, Method, check_at_least
+from tpn.methods.method import Config, Dimensions, Info, Learned, Method, check_rounds
 from tpn.methods.protonet import class_means, memberships
 from tpn.methods.registry import register
 
@@ -41,7 +41,7 @@ class BaseClassConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_at_least(self, "batch_size", 2)
+        check_rounds(self, "batch_size", 2)
         if not 0 <= self.label_smoothing < 1:
             raise TPNError(f"--label-smoothing must be at least 0 and below 1, not {self.label_smoothing}.")
 

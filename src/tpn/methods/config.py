@@ -76,7 +76,7 @@ class Config:
             raise TPNError(f"--clip must be a number of at least 0, not {self.clip}.")
         if not 0 < self.drop_by < 1:
             raise TPNError(f"--drop-by must be above 0 and below 1, not {self.drop_by}.")
-        if any(one >= other for one, other in pairwise((0.0, *self.drop_at, 1.0))):
+        if not all(one < other for one, other in pairwise((0.0, *self.drop_at, 1.0))):
             given = " ".join(map(str, self.drop_at))
             raise TPNError(f"--drop-at must be rising numbers above 0 and below 1, not {given}.")
 
@@ -89,7 +89,7 @@ def check_at_least(config: Config, name: str, least: int) -> None:
 
 
 def check_rounds(config: Config, name: str, least: int) -> None:
-    """Refuse a number of repetitions that is too small, or that would never end."""
+    """Refuse a number of repetitions, or a size, that is too small or beyond all reason."""
     check_at_least(config, name, least)
     if getattr(config, name) > MOST_ROUNDS:
         raise TPNError(f"--{name.replace('_', '-')} must be at most {MOST_ROUNDS}, not {getattr(config, name)}.")

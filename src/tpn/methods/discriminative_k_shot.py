@@ -67,10 +67,11 @@ class DiscriminativeKShot(BaseClassTraining):
         return variance if self.config.prior == "diagonal" else variance.mean().expand_as(variance)
 
     def score(self, task: Task) -> Float[Tensor, "episode query way"]:
-        support, query = (F.pad(features, (0, 1), value=1.0) for features in (task.support, task.query))
+        support, query = (F.pad(features.double(), (0, 1), value=1.0) for features in (task.support, task.query))
         scaled = support * self.variance
-        Y = memberships(task.support_labels, task.way, like=task.inputs)
-        return query @ scaled.mT @ most_probable(support @ scaled.mT, Y, self.config.steps)
+        Y = memberships(task.support_labels, task.way, like=scaled)
+        scores = query @ scaled.mT @ most_probable(support @ scaled.mT, Y, self.config.steps)
+        return scores.to(task.inputs)
 
 
 def most_probable(
@@ -83,7 +84,7 @@ def most_probable(
     makes them fewer.
     """
     S = K.shape[-1]
-    inverse = torch.linalg.inv(K / 2 + torch.eye(S, dtype=K.dtype, device=K.device))
+    inverse = torch.linalg.inv_ex(K / 2 + torch.eye(S, dtype=K.dtype, device=K.device)).inverse
     A = ahead = torch.zeros_like(Y)
     momentum = torch.ones_like(K[..., :1, :1])
     for _ in range(steps):

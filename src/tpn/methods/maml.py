@@ -91,7 +91,7 @@ class MAML(Adapting):
 
     def loss(self, task: TrainingTask) -> tuple[Float[Tensor, ""], Float[Tensor, "episode query way"]]:
         if self.config.vectorised:
-            losses, scores = vmap(self.outer_loss)(*self.parts(task))
+            losses, scores = vmap(self.outer_loss, randomness="different")(*self.parts(task))
             return losses.mean(), scores
         each = [self.outer_loss(*one) for one in zip(*self.parts(task), strict=True)]
         return torch.stack([loss for loss, _ in each]).mean(), torch.stack([scores for _, scores in each])

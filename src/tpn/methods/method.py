@@ -98,10 +98,14 @@ class Method(nn.Module):
         return [part for part in self.modules() if isinstance(part, Backbone)]
 
     def compile_backbone(self) -> None:
-        """Have torch compile the blocks of the backbone, when they are first used."""
+        """Have torch compile the backbone for training."""
         for backbone in self.backbones:
-            for block in backbone.blocks:
-                block.compile()
+            backbone.compile_blocks()
+
+    def lower_precision(self, precision: torch.dtype) -> None:
+        """Let the backbone compute in this number format in training."""
+        for backbone in self.backbones:
+            backbone.precision = precision
 
     def represent(self, pictures: Float[Tensor, "picture channel height width"]) -> Float[Tensor, "picture *feature"]:
         """The part of the method that does not depend on the task: if there is none, the pictures themselves."""
@@ -122,7 +126,7 @@ class Method(nn.Module):
         return F.cross_entropy(scores.flatten(0, 1), task.query_labels.flatten()), scores
 
     def learn(self, task: TrainingTask) -> Learned:
-        """Add one step's worth of gradients, by `backward` or multiplied by the scale of `scaler`."""
+        """Add one step's worth of gradients."""
         loss, scores = self.loss(task)
         self.backward(loss)
         return Learned.of(loss, scores, task.query_labels)

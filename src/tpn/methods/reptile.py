@@ -106,7 +106,7 @@ class Reptile(Adapting):
             weights, seen = self.fit(inputs[: len(labels)], labels, batches)
             learned += seen
             for name, parameter in self.network.named_parameters():
-                away = (parameter - weights[name]) * (self.scaler.get_scale() / len(tasks.inputs))
+                away = (parameter - weights[name]) / len(tasks.inputs)
                 parameter.grad = away if parameter.grad is None else parameter.grad + away
         return Learned.mean(learned)
 

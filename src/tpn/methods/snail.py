@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from tpn.episodes import Task, TrainingTask
-from tpn.methods.method import Config, Dimensions, Info, Method, check_at_least
+from tpn.methods.method import Config, Dimensions, Info, Method, check_rounds
 from tpn.methods.protonet import memberships
 from tpn.methods.registry import register
 
@@ -32,8 +32,8 @@ class SNAILConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_at_least(self, "embedding", 1)
-        check_at_least(self, "filters", 1)
+        check_rounds(self, "embedding", 1)
+        check_rounds(self, "filters", 1)
 
 
 @register

@@ -73,7 +73,9 @@ def restore_checkpoint(path: Path, run: str, method: Method, optimiser: Optimize
             parameter, saved = parameters[name], _below(f"optimiser/{name}/", tensors)
             if saved.keys() != remembered(method.config):
                 raise ValueError(f"something of the optimiser's state of {name} is missing")
-            optimiser.state[parameter] = {key: _laid_out_like(parameter, value) for key, value in saved.items()}
+            optimiser.state[parameter] = {
+                key: value if key == "step" else _laid_out_like(parameter, value) for key, value in saved.items()
+            }
         set_random_states(tensors, method.device)
         sampler.state = facts["sampler"]
         if facts["scaler"] and method.scaler.is_enabled():
@@ -88,9 +90,7 @@ def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Any]:
 
 
 def _laid_out_like(parameter: Tensor, saved: Tensor) -> Tensor:
-    """In the parameter's own memory layout: another one would be slower, and could round differently."""
-    if saved.ndim == 0:
-        return saved
+    """In the parameter's own place and memory layout: another would be slower, and could round differently."""
     if saved.shape != parameter.shape:
         raise ValueError(f"the optimiser's state has the shape {tuple(saved.shape)}, not {tuple(parameter.shape)}")
     return torch.empty_like(parameter, dtype=saved.dtype).detach().copy_(saved)

@@ -1,23 +1,22 @@
 """Starting from the weights of another run."""
 
 import hashlib
+import warnings
 from pathlib import Path
 
-from tpn.backbones import Backbone
-from tpn.errors import TPNError
+from tpn.errors import TPNError, TPNWarning
 from tpn.methods import Method
 from tpn.training.run import Run, RunConfig, load
 
 
 def weights_digest(folder: Path) -> str:
     """What tells the best weights of a run from others."""
-    run = Run(folder)
-    run.read_weights(run.read_config())  # refuses what is missing or damaged
-    return hashlib.sha256(run.model_file.read_bytes()).hexdigest()[:16]
+    load(folder)  # refuses what is missing or damaged
+    return hashlib.sha256(Run(folder).model_file.read_bytes()).hexdigest()[:16]
 
 
 def check_initial(config: RunConfig) -> None:
-    """Refuse to start from a run whose backbone does not fit."""
+    """Refuse to start from a run whose backbone does not fit, and tell of labels that it may have seen."""
     if config.init is None:
         return
     source = Run(config.init).read_config()
@@ -27,28 +26,42 @@ def check_initial(config: RunConfig) -> None:
     ):
         if mine != other:
             raise TPNError(f"--init {config.init} does not fit: its {name} is {other}, and {mine} is wanted here.")
+    divisions = {
+        (setting.labelled_share, setting.unlabelled > 0, setting.split_seed)
+        for setting in (config.episode, source.episode)
+    }
+    if (config.episode.unlabelled or config.episode.labelled_share is not None) and len(divisions) > 1:
+        warnings.warn(
+            f"{config.init} may have seen labels of pictures that are to be unlabelled here: it was trained with "
+            "another --labelled-share, --unlabelled or --split-seed.",
+            TPNWarning,
+            stacklevel=2,
+        )
 
 
-def initialise(method: Method, config: RunConfig) -> bool:
-    """Take over the backbone of the run that `config.init` names and, from a run of the same method, all that fits.
-
-    Returns whether nothing is left that needs a start of its own.
-    """
-    assert config.init is not None
+def starting_point(config: RunConfig) -> Method | None:
+    """The trained method that a run is to start from, if any."""
+    if config.init is None:
+        return None
     if weights_digest(Path(config.init)) != config.init_weights:
         raise TPNError(f"{config.init} has other weights now than when the run was begun: choose another --out.")
-    source = load(config.init)
+    return load(config.init)
+
+
+def take_over_backbone(method: Method, source: Method) -> None:
+    """Give a method the backbone of another, with its statistics if both keep such."""
     for mine, other in zip(method.backbones, source.backbones, strict=True):
-        take_over(mine, other)
-    if source.info.name != method.info.name:
-        return False
-    there, here = source.state_dict(), method.state_dict()
-    fitting = {name: there[name] for name in here if name in there and there[name].shape == here[name].shape}
-    method.load_state_dict(fitting, strict=False)
-    return set(fitting) == set(here)
+        there = other.state_dict()
+        mine.load_state_dict({name: there[name] for name in mine.state_dict() if name in there}, strict=False)
 
 
-def take_over(mine: Backbone, other: Backbone) -> None:
-    """Give a backbone the weights of another, and its statistics if both keep such."""
-    there = other.state_dict()
-    mine.load_state_dict({name: there[name] for name in mine.state_dict() if name in there}, strict=False)
+def take_over_rest(method: Method, source: Method) -> None:
+    """Give a method all that fits of another of its kind: weights and statistics, but not what is counted."""
+    if source.info.name == method.info.name:
+        here = method.state_dict()
+        fitting = {
+            name: tensor
+            for name, tensor in source.state_dict().items()
+            if name in here and here[name].shape == tensor.shape and tensor.is_floating_point()
+        }
+        method.load_state_dict(fitting, strict=False)

@@ -22,7 +22,7 @@ from tpn.methods.base_classes import BaseClassConfig
 from tpn.progress import progress
 from tpn.training.board import Board
 from tpn.training.checkpoint import State, restore_checkpoint, save_checkpoint
-from tpn.training.initial import initialise
+from tpn.training.initial import starting_point, take_over_backbone, take_over_rest
 from tpn.training.machine import CPU, ON_CPU, Machine
 from tpn.training.optimiser import build_optimiser, learning_rate
 from tpn.training.run import Run, RunConfig, read_metrics, save_weights
@@ -56,7 +56,8 @@ def validation_setting(config: RunConfig, split: Split) -> Setting:
 
 def training_sampler(config: RunConfig, split: Split) -> Draws:
     """What draws the pictures of each step: episodes, or mini-batches of all classes."""
-    if isinstance(config.settings, BaseClassConfig):
+    if find_method(config.method).info.learns_from == "classes":
+        assert isinstance(config.settings, BaseClassConfig)
         return MiniBatches(split, config.episode, config.settings.batch_size, config.seed)
     return Sampler(split, config.episode, config.seed)
 
@@ -82,9 +83,9 @@ def train(
 ) -> Outcome:
     """Train until the last episode, a plateau, or a signal to stop. Continues from the run's checkpoint if it has one.
 
-    Continuing is exact: with the same torch, machine and number of threads, a training that was killed at any moment
-    ends in the same weights and metrics as one that was not. `announce` is called when all is ready, with how far it
-    has come.
+    Continuing is exact on a processor: with the same torch and number of threads, a training that was killed at any
+    moment ends in the same weights and metrics as one that was not. `announce` is called when all is ready, with how
+    far it has come.
     """
     settings, split = config.settings, images.split("train")
     torch.manual_seed(config.seed)
@@ -103,9 +104,12 @@ def train(
             run.read_weights(config)  # refuses if the best weights so far are lost or damaged
     else:
         state = State()
-        if config.init is None or not initialise(method, config):
-            first = training_sampler(config, split)
-            method.start(draw_task(first, settings.episodes_per_step, device=machine.device))
+        source = starting_point(config)
+        if source is not None:
+            take_over_backbone(method, source)
+        method.start(draw_task(training_sampler(config, split), settings.episodes_per_step, device=machine.device))
+        if source is not None:
+            take_over_rest(method, source)
     keep_metrics(run, state.validations)
     announce(state)
     board = Board(run.folder, state.episode)

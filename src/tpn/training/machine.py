@@ -24,7 +24,7 @@ class Machine:
     def computing(self, precision: Precision, compile: bool) -> "Machine":
         """The same device, computing so; `auto` is bfloat16 on a GPU that has it, otherwise float32."""
         if precision == "auto":
-            precision = "bfloat16" if self.device.type == "cuda" and torch.cuda.is_bf16_supported() else "float32"
+            precision = "bfloat16" if self.device.type == "cuda" and has_bfloat16(self.device) else "float32"
         return Machine(self.device, precision, compile)
 
     @property
@@ -35,8 +35,8 @@ class Machine:
     def prepare(self, method: Method) -> None:
         """Bring a new method here, and let it compute as it should."""
         method.to(self.device)
-        for backbone in method.backbones:
-            backbone.precision = None if self.precision == "float32" else getattr(torch, self.precision)
+        if self.precision != "float32":
+            method.lower_precision(getattr(torch, self.precision))
         method.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == "float16")
         if self.compile:
             method.compile_backbone()
@@ -45,19 +45,20 @@ class Machine:
 ON_CPU = Machine()
 
 
+def has_bfloat16(device: torch.device) -> bool:
+    """Does this GPU compute in bfloat16 itself? Older ones only pretend to, slowly."""
+    return torch.version.hip is not None or torch.cuda.get_device_capability(device) >= (8, 0)
+
+
 def find_device(name: str) -> torch.device:
-    """The device of this name: auto, cpu, cuda, cuda:1, mps, …"""
+    """The device of this name: auto, cpu, cuda, cuda:1, mps."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as failure:
-        reason = " ".join(str(failure).split())[:200]
-        raise TPNError(f"--device {name!r} is not there: {reason.rstrip('.')}. Try auto, cpu or cuda.") from failure
-    if device.type == "meta":
-        raise TPNError("--device 'meta' computes nothing. Try auto, cpu or cuda.")
-    return device
+    kind, _, number = name.partition(":")
+    there = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
+    if (number.isdecimal() or name == kind) and int(number or 0) < there.get(kind, 0):
+        return torch.device(name)
+    raise TPNError(f"--device {name!r} is not there. Try auto, cpu or cuda.")
 
 
 def random_states(device: torch.device) -> dict[str, Tensor]:

@@ -209,8 +209,8 @@ def load(folder: str | os.PathLike[str], as_method: str | None = None) -> Method
     run = Run(folder)
     config = run.read_config()
     name = as_method or config.method
+    weights = run.read_weights(config)  # which refuses settings that are not those of the weights
     method = build_method(name, settings_for(name, config.settings), config.dimensions)
-    weights = run.read_weights(config)
     if name != config.method and weights.keys() != method.state_dict().keys():
         raise TPNError(f"{folder} is a run of {config.method}, which has other weights than {name} needs.")
     load_weights(method, weights, run.model_file)
