@@ -12,6 +12,7 @@ from tpn.cli import main
 from tpn.episodes import Setting, as_task
 from tpn.evaluation.protocol import draw_episodes, evaluate, represent_rows
 from tpn.methods import Dimensions, all_methods, build_method, find_method, register
+from tpn.methods.adaptation import Adapting
 from tpn.training import loop
 from tpn.training.loop import draw_task
 from tpn.training.optimiser import build_optimiser
@@ -231,3 +232,18 @@ def test_testing_leaves_it_as_it_was(name, build, dimensions, drawings):
 def test_its_name_is_taken(name):
     with pytest.raises(ValueError, match="two methods are called"):
         register(find_method(name))
+
+
+def test_what_it_makes_is_where_its_inputs_are(name, dimensions, drawings):
+    """On torch's device without data, which bears no tensor that was left on the processor."""
+    if issubclass(find_method(name), Adapting):
+        pytest.skip("gradients of gradients take minutes on that device")
+    method = build_method(name, find_method(name).Config(), dimensions).to("meta")
+    task = draw_task(sampler(drawings, **SETTING), 1)
+    task = replace(task, **{key: value.to("meta") for key, value in vars(task).items() if torch.is_tensor(value)})
+    for use in (method.train().learn, lambda task: method.eval().score(method.represented(task))):
+        try:
+            use(task)
+        except RuntimeError as failure:
+            if "Tensor.item() cannot be called on meta tensors" not in str(failure):
+                raise
