@@ -42,7 +42,7 @@ def test_the_example_passes_the_tests_over_all_methods(cosine, dimensions, drawi
         every.test_the_same_seed_gives_the_same_weights,
         every.test_testing_leaves_it_as_it_was,
     ):
-        test("cosine", dimensions, drawings)
+        test("cosine", every.builder("cosine", "conv4"), dimensions, drawings)
 
 
 def test_the_example_can_be_trained_and_tested(cosine, tmp_path, capsys):
@@ -55,7 +55,7 @@ def test_the_example_can_be_trained_and_tested(cosine, tmp_path, capsys):
 
 
 def test_the_example_follows_its_rule(cosine, dimensions, drawings):
-    method = every.build("cosine", dimensions)
+    method = every.builder("cosine", "conv4")(dimensions)
     task, _ = every.represented_task(method, drawings, **every.SETTING)
     scores = method.score(task)
     for episode in range(2):

@@ -243,7 +243,7 @@ def test_without_a_prior_the_support_is_learned_all_but_perfectly(represented):
             with_prior(method, prior).score(support_as_queries).softmax(-1).gather(2, task.support_labels[..., None])
             for prior in ("none", "isotropic")
         ]
-        assert chances[0].min() > 0.95
+        assert chances[0].min() > 0.97
         assert chances[1].max() < 0.9
 
 

@@ -161,10 +161,11 @@ def test_only_training_runs_compiled_blocks(drawings, monkeypatch):
 @pytest.mark.skipif(shutil.which("g++") is None, reason="compiling needs a C++ compiler")
 def test_compiled_it_learns_the_same(tmp_path):
     """In a process of its own: the checks of shapes and types in these tests cannot be compiled."""
-    call = [sys.executable, "-m", "tpn", "train", "protonet", *TINY, "--episodes", "3", "--threads", "1", "--out"]
+    call = [sys.executable, "-m", "tpn", "train", "protonet", *TINY, "--episodes", "2", "--threads", "1", "--out"]
+    call[5:5] = ["--optimiser", "sgd", "--lr", "1e-4"]
     for name, flags in (("plain", []), ("compiled", ["--compile"])):
         subprocess.run([*call, str(tmp_path / name), *flags], check=True, timeout=500)
     plain, compiled = (read_tensors(tmp_path / name / "checkpoint.safetensors")[0] for name in ("plain", "compiled"))
     assert plain.keys() == compiled.keys()
     for name in plain:
-        torch.testing.assert_close(compiled[name], plain[name], rtol=1e-2, atol=1e-3)
+        torch.testing.assert_close(compiled[name], plain[name], rtol=1e-3, atol=1e-5)

@@ -14,7 +14,7 @@ from tpn.methods.method import Info, check_rounds
 from tpn.methods.protonet import memberships
 from tpn.methods.registry import register
 
-FLAT = 1e2
+FLAT = 1e4
 """The variance of weights that nothing is known about."""
 CLOSE = 1e-5
 """How near the gradient must be to zero."""
