@@ -30,17 +30,17 @@ def backbone(request, name):
     return find_method(name).Config().backbone if request.param == "own" else request.param
 
 
-def fewer_steps(name, backbone):
-    """Settings by which a method that adapts its weights does so in few steps, where these take long."""
+def quick(name):
+    """Settings by which a step, or adapting to a task, takes less time."""
     known = {field.name for field in fields(find_method(name).Config)}
-    return {step: 2 for step in ("inner_steps", "test_steps") if step in known and backbone.startswith("resnet12")}
+    smaller = {"inner_steps": 2, "test_steps": 3, "batch_size": 8}
+    return {setting: value for setting, value in smaller.items() if setting in known}
 
 
 def builder(name, backbone):
     def build_it(dimensions, seed=0):
         torch.manual_seed(seed)
-        config = find_method(name).Config(backbone=backbone, **fewer_steps(name, backbone))
-        return build_method(name, config, dimensions)
+        return build_method(name, find_method(name).Config(backbone=backbone, **quick(name)), dimensions)
 
     return build_it
 
@@ -188,7 +188,7 @@ def test_gradients_of_several_episodes_are_the_mean_of_each(name, build, dimensi
 def train_it(name, backbone, folder, *arguments):
     tiny = ["--way", "3", "--shot", "1", "--query", "2", "--validation-episodes", "2", "--validate-every", "4"]
     steps = ["--episodes", "8", "--episodes-per-step", "2", "--unlabelled", "2", "--threads", "1"]
-    for setting, value in fewer_steps(name, backbone).items():
+    for setting, value in quick(name).items():
         steps += [f"--{setting.replace('_', '-')}", str(value)]
     return main(["train", name, "--backbone", backbone, "--out", str(folder), *tiny, *steps, *arguments])
 

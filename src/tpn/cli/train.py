@@ -205,36 +205,37 @@ def check(run: Run, config: RunConfig, resume: bool, images: Images, machine: Ma
     validation = images.split("val")
     training_sampler(config, images.split("train"))
     Sampler(validation, validation_setting(config, validation), config.seed)
-    if not run.exists:
-        check_initial(config)
-    else:
-        if not resume:
-            raise TPNError(
-                f"The run folder {run.folder} exists. Continue it with --resume, or choose another with --out."
-            )
-        before = replace(run.read_config(), data=config.data, init=config.init)  # they may have been moved
-        if before.pictures != config.pictures:
-            raise TPNError(
-                f"The run in {run.folder} was begun with other pictures than those that {config.data} has now. "
-                "Bring them back (--data, --image-size and --class-seed decide), or choose another --out."
-            )
-        settings = config.settings
-        longer: dict[str, Any] = {
-            "episodes": max(before.settings.episodes, settings.episodes),
-            "patience": settings.patience,
-        }
-        if differences := replace(before, settings=replace(before.settings, **longer)).differences(config):
-            raise TPNError(
-                f"{run.folder} belongs to other settings: {'; '.join(differences)}. "
-                "Resume it without changing them, or choose another --out."
-            )
     if run.exists:
+        check_continuing(run, config, resume)
         return
+    check_initial(config)
     if run.folder.is_dir():
         if any(path.suffix != UNFINISHED for path in run.folder.iterdir()):
             raise TPNError(f"{run.folder} exists, holds files and is not a run folder. Choose another --out.")
     elif run.folder.exists():
         raise TPNError(f"{run.folder} is a file. Choose another --out.")
+
+
+def check_continuing(run: Run, config: RunConfig, resume: bool) -> None:
+    """Refuse to touch a run that is there already, but to continue it as it was begun."""
+    if not resume:
+        raise TPNError(f"The run folder {run.folder} exists. Continue it with --resume, or choose another with --out.")
+    before = replace(run.read_config(), data=config.data, init=config.init)  # they may have been moved
+    if before.pictures != config.pictures:
+        raise TPNError(
+            f"The run in {run.folder} was begun with other pictures than those that {config.data} has now. "
+            "Bring them back (--data, --image-size and --class-seed decide), or choose another --out."
+        )
+    settings = config.settings
+    longer: dict[str, Any] = {
+        "episodes": max(before.settings.episodes, settings.episodes),
+        "patience": settings.patience,
+    }
+    if differences := replace(before, settings=replace(before.settings, **longer)).differences(config):
+        raise TPNError(
+            f"{run.folder} belongs to other settings: {'; '.join(differences)}. "
+            "Resume it without changing them, or choose another --out."
+        )
 
 
 def begin(run: Run, config: RunConfig, images: Images, machine: Machine, state: State) -> None:
@@ -273,9 +274,10 @@ def report(outcome: Outcome, run: Run, config: RunConfig) -> int:
         say(f"Stopped and saved at episode {state.episode}. Go on with: {again}")
         return exit_code(outcome)
     why = " (validation has reached a plateau)" if outcome.plateau else ""
+    one, several = find_method(config.method).info.counted_in
     print(
-        f"Trained {config.method} for {state.episode} episodes{why} in {clock(state.seconds)}. "
-        f"Best on validation: {percent(state.best_accuracy, None)} at episode {state.best_episode}.\n"
+        f"Trained {config.method} for {state.episode} {several}{why} in {clock(state.seconds)}. "
+        f"Best on validation: {percent(state.best_accuracy, None)} at {one} {state.best_episode}.\n"
         f"The run is in {run.folder}. Test it with: tpn evaluate {folder}"
     )
     if find_method(config.method).info.learns_from == "classes":

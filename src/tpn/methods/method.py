@@ -35,6 +35,11 @@ class Info:
     learns_from: Literal["episodes", "classes"] = "episodes"
     """What a step of training shows it: episodes like those of a test, or mini-batches of all training classes."""
 
+    @property
+    def counted_in(self) -> tuple[str, str]:
+        """What its training is counted in: one of them, and several."""
+        return ("episode", "episodes") if self.learns_from == "episodes" else ("mini-batch", "mini-batches")
+
 
 AnyConfig: TypeAlias = Config  # inside Method, `Config` is its own settings class
 

@@ -122,7 +122,7 @@ def train(
 
     with (
         listening() as request,
-        progress("training", settings.episodes, "episodes", done=state.episode) as advance,
+        progress("training", settings.episodes, method.info.counted_in[1], done=state.episode) as advance,
     ):
         try:
             while True:

@@ -6,9 +6,11 @@ Google's Quick, Draw! data under CC BY 4.0 (`LICENSE.txt`); `scripts/make_quickd
 
 import json
 import zipfile
+from functools import cache
 from importlib.resources import files
 
 import numpy as np
+from jaxtyping import UInt8
 
 from tpn.images.split import Images, Split, SplitInfo, resize
 
@@ -41,12 +43,18 @@ class QuickDraw(Images):
         return self._opened[name]
 
     def _open(self, name: str) -> Split:
-        classes = self._classes[name]
-        with files(__name__).joinpath("drawings.zip").open("rb") as archive, zipfile.ZipFile(archive) as drawings:
-            pictures = np.load(drawings.open(f"{name}.npy"), allow_pickle=False)[..., None]
+        classes, pictures = self._classes[name], _drawings(name)
         if self.image_size != SIZE:
             pictures = resize(pictures, self.image_size)
         return Split(name, pictures, tuple(classes), np.arange(len(classes) + 1) * DRAWINGS_PER_CLASS)
+
+
+@cache
+def _drawings(split: str) -> UInt8[np.ndarray, "picture height width 1"]:
+    """All drawings of a split: unpacked once in a process, 27 MB in all."""
+    with files(__name__).joinpath("drawings.zip").open("rb") as archive, zipfile.ZipFile(archive) as drawings:
+        pictures: np.ndarray = np.load(drawings.open(f"{split}.npy"), allow_pickle=False)[..., None]
+    return pictures
 
 
 def _read(name: str) -> bytes:
