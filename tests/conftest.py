@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+from tpn.cli import main
 from tpn.episodes import Sampler, Setting
 from tpn.images import Split, open_images
 from tpn.methods import Dimensions
@@ -27,6 +28,24 @@ def drawings() -> Split:
 @pytest.fixture
 def dimensions() -> Dimensions:
     return Dimensions(channels=1, image_size=28, way=3, shot=2, train_classes=50)
+
+
+@pytest.fixture
+def refused(capsys):
+    """Run a command that must be refused: exit code 2, one paragraph on standard error, nothing on standard output."""
+
+    def run(*arguments):
+        capsys.readouterr()
+        assert main(list(map(str, arguments))) == 2
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        error = captured.err.strip()
+        assert error.startswith("tpn: ")
+        assert "\n" not in error
+        assert "Traceback" not in error
+        return error
+
+    return run
 
 
 def noise(classes: int, per_class: int | list[int], size: int = 28, channels: int = 1, seed: int = 0) -> Split:

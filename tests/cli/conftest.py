@@ -11,21 +11,3 @@ def runs(tmp_path_factory):
     for name, seed in (("one", "0"), ("two", "1")):
         assert main(["train", "tpn", *tiny, "--seed", seed, "--out", str(folder / name), "--threads", "1"]) == 0
     return folder
-
-
-@pytest.fixture
-def refused(capsys):
-    """Run a command that must be refused: exit code 2, one paragraph on standard error, nothing on standard output."""
-
-    def run(*arguments):
-        capsys.readouterr()
-        assert main(list(map(str, arguments))) == 2
-        captured = capsys.readouterr()
-        assert captured.out == ""
-        error = captured.err.strip()
-        assert error.startswith("tpn: ")
-        assert "\n" not in error
-        assert "Traceback" not in error
-        return error
-
-    return run

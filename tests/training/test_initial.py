@@ -27,16 +27,6 @@ def pretrained(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def refused(capsys):
-    def call(*arguments):
-        capsys.readouterr()
-        assert main(list(map(str, arguments))) == 2
-        return capsys.readouterr().err
-
-    return call
-
-
 def weights_of(method):
     [backbone] = method.backbones
     return backbone.state_dict()
