@@ -10,9 +10,13 @@ from tpn.training.run import Run, RunConfig, load
 
 
 def weights_digest(folder: Path) -> str:
-    """What tells the best weights of a run from others."""
+    """What tells the best weights of a run, which must be whole, from others."""
     load(folder)  # refuses what is missing or damaged
-    return hashlib.sha256(Run(folder).model_file.read_bytes()).hexdigest()[:16]
+    return _digest(Run(folder))
+
+
+def _digest(run: Run) -> str:
+    return hashlib.sha256(run.model_file.read_bytes()).hexdigest()[:16]
 
 
 def check_initial(config: RunConfig) -> None:
@@ -43,9 +47,10 @@ def starting_point(config: RunConfig) -> Method | None:
     """The trained method that a run is to start from, if any."""
     if config.init is None:
         return None
-    if weights_digest(Path(config.init)) != config.init_weights:
+    method = load(config.init)
+    if _digest(Run(config.init)) != config.init_weights:
         raise TPNError(f"{config.init} has other weights now than when the run was begun: choose another --out.")
-    return load(config.init)
+    return method
 
 
 def take_over_backbone(method: Method, source: Method) -> None:
