@@ -7,6 +7,13 @@ from contextlib import contextmanager
 
 Advance = Callable[..., None]
 SECONDS_BETWEEN_LINES = 10.0
+SLOWEST_PER_SECOND = 0.1
+"""What is slower is counted by the hour."""
+
+
+def say(text: str) -> None:
+    """Tell the user something that is not the result: on standard error."""
+    print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -88,4 +95,5 @@ class _Pace:
         rate = (self.done - self.first) / elapsed if elapsed > 0 else 0.0
         if rate == 0:
             return ""
-        return f"{rate:.1f} {self.unit}/s, {clock((self.total - self.done) / rate)} left"
+        pace = f"{rate:.1f} {self.unit}/s" if rate >= SLOWEST_PER_SECOND else f"{3600 * rate:.0f} {self.unit}/h"
+        return f"{pace}, {clock((self.total - self.done) / rate)} left"

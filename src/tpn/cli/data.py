@@ -10,7 +10,6 @@ from tyro.conf import Positional, arg
 
 from tpn.cli.parsing import Flag, parse
 from tpn.cli.pictures import PictureOptions
-from tpn.cli.session import describe_setting
 from tpn.episodes import Setting
 from tpn.errors import TPNError
 from tpn.images import SplitInfo, check_size, find_source
@@ -182,7 +181,7 @@ def show(arguments: list[str]) -> int:
     images = options.open(options.source)
     split = images.split(options.split)
     [episode] = draw_episodes(split, options.episode, 1, options.seed)
-    title = f"{images.spec}, {options.split} split: {describe_setting(options.episode)}"
+    title = f"{images.spec}, {options.split} split: {options.episode}"
     draw_contact_sheet(split, episode, title, options.out)
     print(f"An episode is drawn in {options.out}.")
     return 0

@@ -1,13 +1,14 @@
 """On what a command computes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from tpn.allocator import keep_freed_memory
 from tpn.cli.parsing import Flag
 from tpn.errors import TPNError
-from tpn.training.machine import Machine, Precision, find_device
+from tpn.training.machine import Machine, Precision, find_device, own_device
+from tpn.training.processes import find_processes
 
 MOST_THREADS = 1024
 
@@ -43,7 +44,11 @@ class TrainingMachineOptions(MachineOptions):
     """Have torch compile the backbone: slow to begin with, faster from then on. It needs a C++ compiler."""
 
     def prepare(self) -> Machine:
-        machine = super().prepare().computing(self.precision, self.compile)
+        """Prepare this process, find the device and, if torchrun started several processes, the others."""
+        machine, processes = super().prepare(), find_processes()
+        device = own_device(machine.device, processes)
+        processes.connect(device)
+        machine = replace(machine, device=device, processes=processes).computing(self.precision, self.compile)
         if self.compile:
             check_compiler(machine.device)
         return machine

@@ -3,7 +3,6 @@
 import io
 import os
 import shutil
-import sys
 from contextlib import redirect_stderr
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -45,11 +44,6 @@ def parse(kind: Any, prog: str, arguments: list[str], default: Options | None = 
         if end.code in (0, None):
             raise
         raise TPNError(_paragraph(messages.getvalue())) from None
-
-
-def say(text: str) -> None:
-    """Tell the user something that is not the result: on standard error."""
-    print(text, file=sys.stderr, flush=True)
 
 
 def _paragraph(box: str) -> str:

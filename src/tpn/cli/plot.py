@@ -7,7 +7,7 @@ from typing import Generic, Literal
 from tyro.conf import Positional
 
 from tpn.cli.pictures import CacheOption
-from tpn.cli.session import AnySetting, describe_setting, open_subject, parse_for_runs
+from tpn.cli.session import AnySetting, open_subject, parse_for_runs
 from tpn.evaluation.protocol import draw_episodes
 from tpn.files import make_folder
 from tpn.training.run import Run
@@ -40,9 +40,7 @@ def main(arguments: list[str]) -> int:
     subject.check(options.episode)
     make_folder(folder)
     curve, graph = folder / "learning-curve.png", folder / "episode.png"
-    draw_learning_curve(
-        metrics, f"{subject.config.method} on {subject.data}, {describe_setting(subject.config.episode)}", curve
-    )
+    draw_learning_curve(metrics, f"{subject.config.method} on {subject.data}, {subject.config.episode}", curve)
     draw_episode(subject.method, subject.split, episode, graph)
     print(f"The learning curve is in {curve},\nan episode in {graph}.")
     return 0

@@ -13,12 +13,21 @@ from tpn.cli.parsing import SettingOfRun, parse
 from tpn.cli.pictures import CacheOption
 from tpn.episodes import Episode, Setting
 from tpn.errors import TPNError, TPNWarning
-from tpn.evaluation.protocol import BatchNorm, Evaluation, draw_episodes, evaluate, pictures_to_represent
+from tpn.evaluation.protocol import (
+    BatchNorm,
+    Evaluation,
+    check_setting,
+    draw_episodes,
+    evaluate,
+    pictures_to_represent,
+    transduction,
+)
 from tpn.images import Split, open_images
-from tpn.methods import Info, Method
+from tpn.methods import Method
 from tpn.progress import progress
 from tpn.training.machine import CPU
 from tpn.training.run import Run, RunConfig, load
+from tpn.training.start import warn_of_unlabelled
 
 QUERY_FLAGS = {"--way", "--query", "--query-counts", "--query-dirichlet"}
 
@@ -98,8 +107,7 @@ class Subject:
 
     def transduction(self, asked: BatchNorm) -> str:
         """Do the queries of a test share information: by the method (yes), by batch statistics (bn), or not (no)."""
-        declared = self.method.info.transduction
-        return "bn" if declared == "no" and asked == "batch" and keeps_statistics(self.method) else declared
+        return transduction(self.method, asked)
 
 
 def open_subject(
@@ -134,52 +142,10 @@ def test(subject: Subject, episodes: list[Episode], batch_norm: BatchNorm, what:
         return evaluate(subject.method, subject.split, episodes, batch_norm, advance)
 
 
-def check_setting(method: Method, setting: Setting) -> None:
-    """Refuse to test a method on episodes that it is not made for."""
-    info, dimensions = method.info, method.dimensions
-    if info.fixed_way and setting.way != dimensions.way:
-        raise TPNError(
-            f"{info.name} was trained to tell {dimensions.way} classes apart, and has an output for each: "
-            f"it cannot be tested with --way {setting.way}."
-        )
-    if info.fixed_shot and setting.shot != dimensions.shot:
-        raise TPNError(
-            f"{info.name} was trained with {dimensions.shot} shots, and takes no other number: "
-            f"it cannot be tested with --shot {setting.shot}."
-        )
-
-
-def warn_of_unlabelled(info: Info, setting: Setting) -> None:
-    """Say so if unlabelled pictures are there for nothing, or missing."""
-    if setting.unlabelled and info.unlabelled == "ignores":
-        warnings.warn(f"{info.name} makes nothing of the pictures of --unlabelled.", TPNWarning, stacklevel=2)
-    if not setting.unlabelled and info.unlabelled == "needs":
-        warnings.warn(
-            f"{info.name} is made for unlabelled pictures, and there are none: give --unlabelled, for example 20.",
-            TPNWarning,
-            stacklevel=2,
-        )
-
-
 def describe(options: TestOptions[Setting], subject: Subject) -> str:
     """What is tested on, in one line."""
     setting = options.episode
     return (
         f"{subject.data}, {options.split} split ({len(subject.split.classes)} classes): "
-        f"{describe_setting(setting)}, {options.episodes} episodes"
+        f"{setting}, {options.episodes} episodes"
     )
-
-
-def describe_setting(setting: Setting) -> str:
-    """5-way 1-shot, 15 queries per class."""
-    if setting.query_counts is not None:
-        queries = f"{'+'.join(map(str, setting.query_counts))} queries"
-    elif setting.query_dirichlet is not None:
-        queries = f"{setting.way * setting.query} queries unbalanced by Dirichlet({setting.query_dirichlet:g})"
-    else:
-        queries = f"{setting.query} queries per class"
-    unlabelled = f", {setting.unlabelled} unlabelled per class" if setting.unlabelled else ""
-    distractors = f", {setting.distractors} distractor classes" if setting.distractors else ""
-    share = f", labelled share {setting.labelled_share:g}" if setting.labelled_share is not None else ""
-    division = f", split seed {setting.split_seed}" if setting.split_seed else ""
-    return f"{setting.way}-way {setting.shot}-shot, {queries}{unlabelled}{distractors}{share}{division}"

@@ -6,14 +6,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tpn.cli.parsing import Flag, say
-from tpn.cli.session import check_setting, describe_setting
+from tpn.cli.parsing import Flag
 from tpn.cli.train import (
     AnyConfig,
     AnySetting,
     Train,
-    carry_out,
-    check,
     configure,
     default_folder,
     exit_code,
@@ -23,13 +20,15 @@ from tpn.cli.train import (
 from tpn.episodes import Sampler, Setting
 from tpn.errors import TPNError
 from tpn.evaluation.intervals import percent
+from tpn.evaluation.protocol import check_setting
 from tpn.files import make_folder, read_json, write_json
 from tpn.images import Images
 from tpn.methods import build_method, find_method
-from tpn.progress import progress
+from tpn.progress import progress, say
 from tpn.training.run import Run, RunConfig
 from tpn.training.settings import from_json
 from tpn.training.splits import TEST_SEED, Summary, runs_of_splits, summarise
+from tpn.training.start import carry_out, check
 
 TEST_UNLABELLED = 20
 MOST_SPLITS = 1000
@@ -87,6 +86,7 @@ def main(arguments: list[str]) -> int:
     options = read_options(Splits, f"tpn splits {name}", name, arguments)
     check_options(options)
     machine = options.prepare()
+    machine.check_alone("tpn splits")
     images, config = configure(name, options)
     folder = options.out or Path(f"{default_folder(config)}-splits")
     check_folder(folder, options.resume)
@@ -214,6 +214,6 @@ def tell(
     for summary, setting in zip(summaries, settings, strict=True):
         each = ", ".join(percent(test.value, None) for test in summary.tests.values())
         error = "" if summary.standard_error is None else "  (standard error over the divisions)"
-        print(f"  {describe_setting(replace(setting, split_seed=0))}")
+        print(f"  {replace(setting, split_seed=0)}")
         print(f"    accuracy  {percent(summary.accuracy, summary.standard_error)}{error}: {each}")
     say(f"The runs and results.json are in {folder}.")

@@ -8,22 +8,19 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from tpn.cli.machine import TrainingMachineOptions
-from tpn.cli.parsing import Flag, SettingOfRun, parse, say
+from tpn.cli.parsing import Flag, SettingOfRun, parse
 from tpn.cli.pictures import PictureOptions
-from tpn.cli.session import describe_setting, warn_of_unlabelled
-from tpn.episodes import Sampler, Setting
+from tpn.episodes import Setting
 from tpn.errors import TPNError
 from tpn.evaluation.intervals import percent
-from tpn.files import UNFINISHED, make_folder, resolved, sweep
+from tpn.files import resolved
 from tpn.images import Images, check_size
 from tpn.methods import Config, Dimensions, all_methods, build_method, find_method
-from tpn.methods.base_classes import BaseClassConfig
-from tpn.progress import clock
-from tpn.training.checkpoint import State
-from tpn.training.initial import check_initial, weights_digest
-from tpn.training.loop import Outcome, train, training_sampler, validation_setting
-from tpn.training.machine import Machine
+from tpn.progress import clock, say
+from tpn.training.initial import weights_digest
+from tpn.training.loop import Outcome
 from tpn.training.run import Run, RunConfig
+from tpn.training.start import carry_out, check
 
 LONGEST_NAME = 40
 UNLABELLED = 5
@@ -82,7 +79,9 @@ def train_and_report(name: str, options: Train[Any, Setting]) -> int:
     images, config = configure(name, options)
     run = Run(options.out or default_folder(config))
     check(run, config, options.resume, images, machine)
-    return report(carry_out(run, config, images, machine), run, config)
+    outcome = carry_out(run, config, images, machine)
+    code = report(outcome, run, config) if machine.processes.first else exit_code(outcome)
+    return machine.processes.leave(code)
 
 
 def split_method(kind: Any, prog: str, arguments: list[str]) -> tuple[str, list[str]]:
@@ -101,17 +100,11 @@ def configure(name: str, options: Train[Any, Setting]) -> tuple[Images, RunConfi
     if options.image_size is not None:  # refuse what no network takes before pictures are prepared for it
         build_method(name, options.settings, Dimensions(3, options.image_size, way=2, shot=1, train_classes=2))
     images = options.open(options.data)
-    return images, RunConfig(
+    return images, RunConfig.on(
+        images,
         method=name,
         settings=options.settings,
         episode=options.episode,
-        data=images.spec,
-        image_size=images.image_size,
-        channels=images.channels,
-        train_classes=len(images.split("train").classes),
-        mean=images.mean,
-        std=images.std,
-        pictures=images.digest,
         class_seed=options.class_seed,
         seed=options.seed,
         init=None if options.init is None else str(resolved(options.init)),
@@ -130,14 +123,6 @@ def initial_weights(options: Train[Any, Setting]) -> str:
         if before.init == str(resolved(options.init)):
             return before.init_weights
     return weights_digest(options.init)
-
-
-def carry_out(run: Run, config: RunConfig, images: Images, machine: Machine) -> Outcome:
-    """Train in the run's folder."""
-    make_folder(run.folder)
-    with run.claimed():
-        sweep(run.folder)
-        return train(run, config, images, machine, lambda state: begin(run, config, images, machine, state))
 
 
 def read_options(kind: Any, prog: str, name: str, arguments: list[str]) -> Any:
@@ -192,72 +177,6 @@ def default_folder(config: RunConfig) -> Path:
     name = re.sub(r"\.(zip|tar|tgz|tar\.\w+)$", "", Path(path).name)[:LONGEST_NAME]
     data = f"{kind}-{name}" if kind == "folder" else kind
     return Path("runs", f"{config.method}-{data}-{setting.way}way-{setting.shot}shot-seed{config.seed}")
-
-
-def check(run: Run, config: RunConfig, resume: bool, images: Images, machine: Machine) -> None:
-    """Refuse what cannot be trained, or not there. Nothing is written yet, and nothing is ever overwritten."""
-    machine.prepare(build_method(config.method, config.settings, config.dimensions))
-    _, colon, path = config.data.partition(":")
-    if colon and run.folder.resolve().is_relative_to(path):
-        raise TPNError(f"{run.folder} lies among the pictures of {config.data}: choose another --out.")
-    if find_method(config.method).info.unlabelled == "needs" and not config.episode.unlabelled:
-        raise TPNError(f"{config.method} learns from unlabelled pictures: --unlabelled must be at least 1.")
-    validation = images.split("val")
-    training_sampler(config, images.split("train"))
-    Sampler(validation, validation_setting(config, validation), config.seed)
-    if run.exists:
-        check_continuing(run, config, resume)
-        return
-    check_initial(config)
-    if run.folder.is_dir():
-        if any(path.suffix != UNFINISHED for path in run.folder.iterdir()):
-            raise TPNError(f"{run.folder} exists, holds files and is not a run folder. Choose another --out.")
-    elif run.folder.exists():
-        raise TPNError(f"{run.folder} is a file. Choose another --out.")
-
-
-def check_continuing(run: Run, config: RunConfig, resume: bool) -> None:
-    """Refuse to touch a run that is there already, but to continue it as it was begun."""
-    if not resume:
-        raise TPNError(f"The run folder {run.folder} exists. Continue it with --resume, or choose another with --out.")
-    before = replace(run.read_config(), data=config.data, init=config.init)  # they may have been moved
-    if before.pictures != config.pictures:
-        raise TPNError(
-            f"The run in {run.folder} was begun with other pictures than those that {config.data} has now. "
-            "Bring them back (--data, --image-size and --class-seed decide), or choose another --out."
-        )
-    settings = config.settings
-    longer: dict[str, Any] = {
-        "episodes": max(before.settings.episodes, settings.episodes),
-        "patience": settings.patience,
-    }
-    if differences := replace(before, settings=replace(before.settings, **longer)).differences(config):
-        raise TPNError(
-            f"{run.folder} belongs to other settings: {'; '.join(differences)}. "
-            "Resume it without changing them, or choose another --out."
-        )
-
-
-def begin(run: Run, config: RunConfig, images: Images, machine: Machine, state: State) -> None:
-    """All that there was could be read: write the settings down, and say what is about to happen."""
-    if run.exists and (changes := run.changed_circumstances(machine)):
-        say(f"Note: {'; '.join(changes)}, so this may not end in exactly the weights of an unbroken run.")
-    longer = run.exists and run.read_config().settings.episodes != config.settings.episodes
-    if longer and config.settings.schedule != "halve":
-        say("Note: the learning rate now falls towards the new end, so this is not as one training of that length.")
-    if not run.exists or run.read_config() != config:
-        run.write_config(config, machine)
-    way = validation_setting(config, images.split("val")).way
-    if way != config.episode.way:
-        say(f"Note: there are no more than {way} classes to validate on, so validation is {way}-way.")
-    warn_of_unlabelled(find_method(config.method).info, config.episode)
-    what = f"{describe_setting(config.episode)}, {config.settings.episodes} episodes"
-    if isinstance(config.settings, BaseClassConfig):
-        batches = f"{config.settings.episodes} mini-batches of {config.settings.batch_size} pictures"
-        what = f"{config.train_classes} classes, {batches}, validated on {describe_setting(config.episode)}"
-    start = f", from the weights of {config.init}" if config.init else ""
-    start = f", from episode {state.episode} on" if state.episode else start
-    say(f"Training {config.method} on {config.data}, {what}{start}, in {run.folder}")
 
 
 def exit_code(outcome: Outcome) -> int:

@@ -54,6 +54,20 @@ class Setting:
         if self.query_dirichlet is not None and not 0 < self.query_dirichlet < float("inf"):
             raise TPNError(f"--query-dirichlet must be a number above 0, not {self.query_dirichlet}.")
 
+    def __str__(self) -> str:
+        """5-way 1-shot, 15 queries per class."""
+        if self.query_counts is not None:
+            queries = f"{'+'.join(map(str, self.query_counts))} queries"
+        elif self.query_dirichlet is not None:
+            queries = f"{self.way * self.query} queries unbalanced by Dirichlet({self.query_dirichlet:g})"
+        else:
+            queries = f"{self.query} queries per class"
+        unlabelled = f", {self.unlabelled} unlabelled per class" if self.unlabelled else ""
+        distractors = f", {self.distractors} distractor classes" if self.distractors else ""
+        share = f", labelled share {self.labelled_share:g}" if self.labelled_share is not None else ""
+        division = f", split seed {self.split_seed}" if self.split_seed else ""
+        return f"{self.way}-way {self.shot}-shot, {queries}{unlabelled}{distractors}{share}{division}"
+
     @property
     def most_queries(self) -> int:
         """The most queries that one class is sure to need."""

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
-from tpn.backbones.statistics import batch_statistics
+from tpn.backbones.statistics import batch_statistics, keeps_statistics
 from tpn.episodes import Episode, Sampler, Setting, as_task, query_labels
 from tpn.errors import TPNError
 from tpn.evaluation.intervals import Mean, mean_with_interval
@@ -19,6 +20,8 @@ from tpn.images import Split
 from tpn.methods import Method
 
 BatchNorm = Literal["running", "batch"]
+
+Represented = Iterator[tuple[list[Episode], Float[Tensor, "episode node *feature"]]]
 
 PICTURES_AT_ONCE = 64
 EPISODES_AT_ONCE = 32
@@ -41,6 +44,27 @@ class Evaluation:
 
 def ignore(count: int) -> None:
     """Report progress to nobody."""
+
+
+def check_setting(method: Method, setting: Setting) -> None:
+    """Refuse to test a method on episodes that it is not made for."""
+    info, dimensions = method.info, method.dimensions
+    if info.fixed_way and setting.way != dimensions.way:
+        raise TPNError(
+            f"{info.name} was trained to tell {dimensions.way} classes apart, and has an output for each: "
+            f"it cannot be tested with --way {setting.way}."
+        )
+    if info.fixed_shot and setting.shot != dimensions.shot:
+        raise TPNError(
+            f"{info.name} was trained with {dimensions.shot} shots, and takes no other number: "
+            f"it cannot be tested with --shot {setting.shot}."
+        )
+
+
+def transduction(method: Method, batch_norm: BatchNorm) -> str:
+    """Do the queries of a test share information: by the method (yes), by batch statistics (bn), or not at all (no)."""
+    declared = method.info.transduction
+    return "bn" if declared == "no" and batch_norm == "batch" and keeps_statistics(method) else declared
 
 
 def draw_episodes(split: Split, setting: Setting, episodes: int, seed: int) -> list[Episode]:
@@ -72,17 +96,34 @@ def evaluate(
     episode are normalised together, and every episode is embedded anew. Methods that do not represent pictures by
     themselves, but adapt to each task, get the pictures of the episodes.
     """
+    return next(evaluate_each(method, split, [episodes], batch_norm, advance))
+
+
+def evaluate_each(
+    method: Method,
+    split: Split,
+    tests: list[list[Episode]],
+    batch_norm: BatchNorm = "running",
+    advance: Callable[[int], None] = ignore,
+) -> Iterator[Evaluation]:
+    """Several tests of a method, as `evaluate` makes them, one after the other.
+
+    Every picture that is drawn in any of them is represented once for all of them, before the first. The time that this
+    takes is counted with the first.
+    """
     start = time.perf_counter()
-    represented = _by_picture
+    represented: Callable[[list[Episode]], Represented]
     if not method.represents:
-        represented = _as_pictures
+        represented = partial(_as_pictures, method, split, advance)
     elif batch_norm == "batch":
-        represented = _by_episode
-    with _testing(method), batch_statistics(method) if batch_norm == "batch" else nullcontext():
-        accuracies = [
-            _accuracies(method, batch, inputs) for batch, inputs in represented(method, split, episodes, advance)
-        ]
-    return Evaluation(np.concatenate(accuracies), time.perf_counter() - start)
+        represented = partial(_by_episode, method, split, advance)
+    else:
+        represented = _by_picture(method, split, tests, advance)
+    for episodes in tests:
+        with _testing(method), batch_statistics(method) if batch_norm == "batch" else nullcontext():
+            accuracies = [_accuracies(method, batch, inputs) for batch, inputs in represented(episodes)]
+        yield Evaluation(np.concatenate(accuracies), time.perf_counter() - start)
+        start = time.perf_counter()
 
 
 @contextmanager
@@ -119,25 +160,30 @@ def represent_rows(
 
 
 def pictures_to_represent(method: Method, episodes: list[Episode], batch_norm: BatchNorm = "running") -> int:
-    """How many pictures a test hands to the method, for the progress bar."""
+    """How many pictures tests hand to the method, for the progress bar."""
     once = method.represents and batch_norm == "running"
     pictures = np.concatenate([episode.pictures for episode in episodes])
     return len(np.unique(pictures)) if once else len(pictures)
 
 
-Represented = Iterator[tuple[list[Episode], Float[Tensor, "episode node *feature"]]]
+def _by_picture(
+    method: Method, split: Split, tests: list[list[Episode]], advance: Callable[[int], None]
+) -> Callable[[list[Episode]], Represented]:
+    """Represent each picture of all tests once. Returns what hands out the episodes of one of them in batches."""
+    rows = np.unique(np.concatenate([episode.pictures for episodes in tests for episode in episodes]))
+    with _testing(method):
+        features = represent_rows(method, split, rows, advance)
+
+    def represented(episodes: list[Episode]) -> Represented:
+        for start in range(0, len(episodes), EPISODES_AT_ONCE):
+            batch = episodes[start : start + EPISODES_AT_ONCE]
+            places = np.searchsorted(rows, np.stack([episode.pictures for episode in batch]))
+            yield batch, features[torch.from_numpy(places)]
+
+    return represented
 
 
-def _by_picture(method: Method, split: Split, episodes: list[Episode], advance: Callable[[int], None]) -> Represented:
-    """Represent each picture once, then hand out episodes in batches."""
-    rows, inverse = np.unique(np.stack([episode.pictures for episode in episodes]), return_inverse=True)
-    features = represent_rows(method, split, rows, advance)
-    places = torch.from_numpy(inverse.reshape(len(episodes), -1))
-    for start in range(0, len(episodes), EPISODES_AT_ONCE):
-        yield episodes[start : start + EPISODES_AT_ONCE], features[places[start : start + EPISODES_AT_ONCE]]
-
-
-def _by_episode(method: Method, split: Split, episodes: list[Episode], advance: Callable[[int], None]) -> Represented:
+def _by_episode(method: Method, split: Split, advance: Callable[[int], None], episodes: list[Episode]) -> Represented:
     """Represent the pictures of each episode together, with the statistics of that batch."""
     for episode in episodes:
         with torch.no_grad():
@@ -146,7 +192,7 @@ def _by_episode(method: Method, split: Split, episodes: list[Episode], advance: 
         advance(len(episode.pictures))
 
 
-def _as_pictures(method: Method, split: Split, episodes: list[Episode], advance: Callable[[int], None]) -> Represented:
+def _as_pictures(method: Method, split: Split, advance: Callable[[int], None], episodes: list[Episode]) -> Represented:
     """Hand out episodes of pictures."""
     for start in range(0, len(episodes), TASKS_AT_ONCE):
         batch = episodes[start : start + TASKS_AT_ONCE]

@@ -5,6 +5,7 @@ import math
 import os
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,6 +26,7 @@ from tpn.training.checkpoint import State, restore_checkpoint, save_checkpoint
 from tpn.training.initial import starting_point, take_over_backbone, take_over_rest
 from tpn.training.machine import CPU, ON_CPU, Machine
 from tpn.training.optimiser import build_optimiser, learning_rate
+from tpn.training.processes import ALONE, Part, Processes
 from tpn.training.run import Run, RunConfig, read_metrics, save_weights
 from tpn.training.stopping import Stopped, StopRequest, listening
 from tpn.training.tensors import not_finite
@@ -43,8 +45,8 @@ class Outcome:
     """Did it end because validation got no better?"""
 
 
-def ignore(state: State) -> None:
-    """Announce the start to nobody."""
+def ignore(*_: Any, **figures: float) -> None:
+    """Announce the start, or progress, to nobody."""
 
 
 def validation_setting(config: RunConfig, split: Split) -> Setting:
@@ -85,9 +87,9 @@ def train(
 
     Continuing is exact on a processor: with the same torch and number of threads, a training that was killed at any
     moment ends in the same weights and metrics as one that was not. `announce` is called when all is ready, with how
-    far it has come.
+    far it has come. With several processes, the first of them announces, validates and writes; the others only learn.
     """
-    settings, split = config.settings, images.split("train")
+    settings, split, processes = config.settings, images.split("train"), machine.processes
     torch.manual_seed(config.seed)
     method = build_method(config.method, settings, config.dimensions).train()
     machine.prepare(method)
@@ -98,52 +100,77 @@ def train(
         validation, validation_setting(config, validation), settings.validation_episodes, VALIDATION_SEED
     )
 
+    state = restored_or_new(run, config, split, machine.device, method, optimiser, sampler)
+    processes.check(settings, state.episode)
+
+    def begin() -> None:
+        keep_metrics(run, state.validations)
+        announce(state)
+
+    processes.wait()  # until all have read what the first now changes
+    processes.by_first(begin)
+    board = Board(run.folder, state.episode) if processes.first else None
+    clock = time.perf_counter() - state.seconds
+    stopped_by = None
+    shown = progress("training", settings.episodes, method.info.counted_in[1], done=state.episode)
+
+    with listening() as request, shown if processes.first else nullcontext(ignore) as advance:
+        part = Part(method, processes, config.seed, request)
+
+        def save() -> int | None:
+            state.seconds = time.perf_counter() - clock
+            save_checkpoint(run.checkpoint_file, config.digest, state, method, optimiser, sampler)
+            return part.signal
+
+        def validate_and_save() -> State:
+            line = validate(method, validation, validation_episodes, state, settings, request)
+            record(run, config, method, line)
+            if board is not None:
+                board.write(line, state.episode)
+            save()
+            return state
+
+        try:
+            while True:
+                if validation_due(state, settings):
+                    state = processes.by_first(validate_and_save)
+                    give_back_freed_memory()
+                if state.episode >= settings.episodes or on_plateau(state, settings):
+                    break
+                part.raise_if_asked()
+                before = state.episode
+                loss, accuracy = step(method, optimiser, sampler, state, settings, part)
+                advance(state.episode - before, loss=loss, accuracy=accuracy, best=state.best_accuracy)
+        except Stopped:
+            stopped_by = processes.by_first(save)
+        finally:
+            if board is not None:
+                board.close()
+    return Outcome(state, stopped_by, on_plateau(state, settings))
+
+
+def restored_or_new(
+    run: Run,
+    config: RunConfig,
+    split: Split,
+    device: torch.device,
+    method: Method,
+    optimiser: torch.optim.Optimizer,
+    sampler: Draws,
+) -> State:
+    """Put everything back as the run's checkpoint has it or, if it has none, get the method ready to begin."""
     if run.checkpoint_file.is_file():
         state = restore_checkpoint(run.checkpoint_file, config.digest, method, optimiser, sampler)
         if state.validations:
             run.read_weights(config)  # refuses if the best weights so far are lost or damaged
-    else:
-        state = State()
-        source = starting_point(config)
-        if source is not None:
-            take_over_backbone(method, source)
-        method.start(draw_task(training_sampler(config, split), settings.episodes_per_step, device=machine.device))
-        if source is not None:
-            take_over_rest(method, source)
-    keep_metrics(run, state.validations)
-    announce(state)
-    board = Board(run.folder, state.episode)
-    clock = time.perf_counter() - state.seconds
-    stopped_by = None
-
-    def save() -> None:
-        state.seconds = time.perf_counter() - clock
-        save_checkpoint(run.checkpoint_file, config.digest, state, method, optimiser, sampler)
-
-    with (
-        listening() as request,
-        progress("training", settings.episodes, method.info.counted_in[1], done=state.episode) as advance,
-    ):
-        try:
-            while True:
-                if validation_due(state, settings):
-                    line = validate(method, validation, validation_episodes, state, settings, request)
-                    record(run, config, method, line)
-                    board.write(line, state.episode)
-                    save()
-                    give_back_freed_memory()
-                if state.episode >= settings.episodes or on_plateau(state, settings):
-                    break
-                request.raise_if_asked()
-                before = state.episode
-                loss, accuracy = step(method, optimiser, sampler, state, settings)
-                advance(state.episode - before, loss=loss, accuracy=accuracy, best=state.best_accuracy)
-        except Stopped:
-            save()
-            stopped_by = request.signal
-        finally:
-            board.close()
-    return Outcome(state, stopped_by, on_plateau(state, settings))
+        return state
+    source = starting_point(config)
+    if source is not None:
+        take_over_backbone(method, source)
+    method.start(draw_task(training_sampler(config, split), config.settings.episodes_per_step, device=device))
+    if source is not None:
+        take_over_rest(method, source)
+    return State()
 
 
 def draw_task(
@@ -151,23 +178,31 @@ def draw_task(
     episodes: int,
     augmentations: tuple[Augmentation, ...] = (),
     device: torch.device = CPU,
+    processes: Processes = ALONE,
 ) -> TrainingTask:
-    """Draw the episodes of one step, with their pictures."""
-    drawn = [sampler.draw() for _ in range(episodes)]
+    """Draw the episodes of one step, with the pictures of those that are this process's share."""
+    drawn = processes.share([sampler.draw() for _ in range(episodes)])
     pictures = load_pictures(sampler.split, drawn)
     changed = augment(pictures.flatten(0, 1), augmentations).view(pictures.shape)
     return as_training_task(drawn, changed.to(device))
 
 
 def step(
-    method: Method, optimiser: torch.optim.Optimizer, sampler: Draws, state: State, settings: Config
+    method: Method,
+    optimiser: torch.optim.Optimizer,
+    sampler: Draws,
+    state: State,
+    settings: Config,
+    part: Part | None = None,
 ) -> tuple[float, float]:
     """Learn from the next episodes; returns the mean loss and accuracy since the last validation."""
+    part = part or Part(method)
     for group in optimiser.param_groups:
         group["lr"] = learning_rate(settings, state.episode)
     optimiser.zero_grad()
     episodes = min(settings.episodes_per_step, settings.episodes - state.episode)
-    learned = method.learn(draw_task(sampler, episodes, settings.augment, method.device))
+    part.seed(state.episode)
+    learned = part.learn(draw_task(sampler, episodes, settings.augment, method.device, part.processes))
     if not math.isfinite(learned.loss):
         raise TPNError(f"Training diverged: the loss at episode {state.episode} is {learned.loss}. {advice(settings)}")
     method.scaler.unscale_(optimiser)

@@ -1,6 +1,7 @@
-"""On what a training runs: the device, the number format, and whether the network is compiled."""
+"""On what a training runs: the device, the number format, whether the network is compiled, and in which processes."""
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import torch
@@ -8,29 +9,37 @@ from torch import Tensor
 
 from tpn.errors import TPNError
 from tpn.methods import Method
+from tpn.training.processes import ALONE, CPU, Processes
 
-CPU = torch.device("cpu")
+__all__ = ["CPU", "ON_CPU", "Machine", "Precision", "find_device", "own_device", "random_states", "set_random_states"]
+
 Precision: TypeAlias = Literal["auto", "float32", "bfloat16", "float16"]
 
 
 @dataclass(frozen=True)
 class Machine:
-    """The device, the number format of the backbone in training, and whether the backbone is compiled."""
+    """The device, the number format of the backbone in training, whether it is compiled, and who trains with us."""
 
     device: torch.device = CPU
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
     compile: bool = False
+    processes: Processes = ALONE
 
     def computing(self, precision: Precision, compile: bool) -> "Machine":
         """The same device, computing so; `auto` is bfloat16 on a GPU that has it, otherwise float32."""
         if precision == "auto":
             precision = "bfloat16" if self.device.type == "cuda" and has_bfloat16(self.device) else "float32"
-        return Machine(self.device, precision, compile)
+        return replace(self, precision=precision, compile=compile)
 
     @property
     def facts(self) -> dict[str, str | bool]:
         """What a run writes down."""
         return {"device": self.device.type, "precision": self.precision, "compile": self.compile}
+
+    def check_alone(self, command: str) -> None:
+        """Refuse to be one of several processes of torchrun."""
+        if not self.processes.alone:
+            raise TPNError(f"{command} does not run under torchrun: start it by itself, once.")
 
     def prepare(self, method: Method) -> None:
         """Bring a new method here, and let it compute as it should."""
@@ -59,6 +68,18 @@ def find_device(name: str) -> torch.device:
     if (number.isdecimal() or name == kind) and int(number or 0) < there.get(kind, 0):
         return torch.device(name)
     raise TPNError(f"--device {name!r} is not there. Try auto, cpu or cuda.")
+
+
+def own_device(device: torch.device, processes: Processes) -> torch.device:
+    """That of this process, if several train: of the GPUs of a computer, each of its processes has one."""
+    if processes.alone or device.type == "cpu":
+        return device
+    if device != torch.device("cuda"):
+        raise TPNError(f"{processes.count} processes cannot share --device {device}: try auto, cpu or cuda.")
+    number, there = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
+    if number >= there:
+        raise TPNError(f"There are {there} GPUs, and each process needs one: --nproc-per-node can be {there} at most.")
+    return torch.device("cuda", number)
 
 
 def random_states(device: torch.device) -> dict[str, Tensor]:

@@ -26,6 +26,7 @@ import tpn
 from tpn.episodes import Setting
 from tpn.errors import TPNError
 from tpn.files import read_json, write_json
+from tpn.images import Images
 from tpn.methods import Config, Dimensions, Method, build_method, find_method
 from tpn.training.machine import Machine
 from tpn.training.settings import from_json
@@ -70,6 +71,20 @@ class RunConfig:
                 raise TPNError(f"{name} must be at least {least}, not {getattr(self, name)}.")
         if len(self.mean) != self.channels or len(self.std) != self.channels:
             raise TPNError(f"mean and std must have a number for each of the {self.channels} channels.")
+
+    @classmethod
+    def on(cls, images: Images, **settings: Any) -> "RunConfig":
+        """The settings of a run on these pictures: what is given, and what the pictures say."""
+        return cls(
+            data=images.spec,
+            image_size=images.image_size,
+            channels=images.channels,
+            train_classes=len(images.split("train").classes),
+            mean=images.mean,
+            std=images.std,
+            pictures=images.digest,
+            **settings,
+        )
 
     @property
     def digest(self) -> str:

@@ -9,7 +9,7 @@ import torch
 
 from tpn.episodes import Setting
 from tpn.evaluation.intervals import Mean, standard_error
-from tpn.evaluation.protocol import draw_episodes, evaluate, ignore
+from tpn.evaluation.protocol import draw_episodes, evaluate_each, ignore
 from tpn.images import Images
 from tpn.training.machine import CPU
 from tpn.training.run import Run, RunConfig, load
@@ -59,7 +59,7 @@ def summarise(
     tests: dict[Setting, dict[int, Mean]] = {setting: {} for setting in settings}
     for division, run in runs.items():
         method = load(run.folder).to(device)
-        for setting, of_setting in drawn.items():
-            tests[setting][division] = evaluate(method, split, of_setting).mean
+        for setting, evaluation in zip(drawn, evaluate_each(method, split, list(drawn.values())), strict=True):
+            tests[setting][division] = evaluation.mean
             advance(1)
     return [Summary(of_setting) for of_setting in tests.values()]
