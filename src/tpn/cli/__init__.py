@@ -15,6 +15,7 @@ COMMANDS = {
     "splits": "train and test a semi-supervised method on several divisions into labelled and unlabelled",
     "evaluate": "test a trained method on classes it has never seen",
     "compare": "test several on the same episodes, with paired differences",
+    "paper": "run an experiment of the paper, and set the outcome beside the published numbers",
     "plot": "draw a run's learning curve, and an episode",
     "methods": "list the few-shot methods",
     "data": "look at the pictures, and prepare your own: tpn data --help",

@@ -1,0 +1,50 @@
+"""Put the reports of experiments together to one page: docs/results.md.
+
+    python -m scripts.results_page docs/results docs/results.md
+
+The folder is the --out of `tpn paper`: its Markdown reports, in the order of `tpn paper list`. The page has what each
+of them begins with, up to its learning curves, and the command that made it; the whole report is linked.
+"""
+
+import argparse
+import re
+from pathlib import Path
+
+from tpn.files import write_text
+from tpn.paper.experiments import EXPERIMENTS
+
+INTRODUCTION = """# What we measured
+
+Every table below was made by the `tpn paper` command above it, from real trainings and tests: accuracies on classes
+that were never trained on, with their uncertainty. The results themselves, with the accuracy of each test episode, are
+the files in [results/results](results/results). What the budgets are, and what was done other than in the paper, is in
+[paper.md](paper.md).
+"""
+UNTIL = "## Learning curves"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="the --out of tpn paper")
+    parser.add_argument("page", type=Path, help="the page to write")
+    options = parser.parse_args()
+    folder: Path = options.folder
+    reports = [report for name in EXPERIMENTS for report in sorted(folder.glob(f"{name}-*.md"))]
+    beside = folder.resolve().relative_to(options.page.resolve().parent)
+    sections = [section(report, beside) for report in reports]
+    write_text(options.page, "\n\n".join([INTRODUCTION.strip(), *sections]) + "\n")
+
+
+def section(report: Path, beside: Path) -> str:
+    """The beginning of a report."""
+    text = report.read_text(encoding="utf-8")
+    command = re.search(r"^    tpn paper .*$", text, re.MULTILINE)
+    title, _, rest = text.partition(UNTIL)[0].strip().partition("\n")
+    rest = re.sub(r"^## ", "### ", rest, flags=re.MULTILINE)
+    rest = re.sub(r"\]\(([^)]+\.png)\)", rf"]({beside.as_posix()}/\1)", rest)
+    made = f"{command.group()}\n\n" if command else ""
+    return f"#{title}\n\n{made}{rest.strip()}\n\n[The whole report]({beside.as_posix()}/{report.name})"
+
+
+if __name__ == "__main__":
+    main()

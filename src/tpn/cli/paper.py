@@ -1,0 +1,145 @@
+"""tpn paper: the experiments of the paper, each with one command."""
+
+import os
+import shlex
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+from tyro.conf import Positional, arg
+
+from tpn.cli.machine import TrainingMachineOptions
+from tpn.cli.parsing import Flag, parse
+from tpn.cli.pictures import PictureOptions
+from tpn.errors import TPNError
+from tpn.files import make_folder
+from tpn.paper.budget import BUDGETS, Budget
+from tpn.paper.experiments import EXPERIMENTS, find_experiment, select
+from tpn.paper.job import Computing
+from tpn.paper.plan import plan
+from tpn.paper.recipe import Experiment
+from tpn.paper.report import Report, write_report
+from tpn.paper.report.numbers import as_text, main_table
+from tpn.paper.results import collect
+from tpn.paper.running import LocalWorkers, RayWorkers, Workers, do_jobs
+from tpn.progress import say
+
+MOST_WORKERS = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paper(Budget, TrainingMachineOptions, PictureOptions):
+    """Run an experiment of the paper, and set what comes out beside the published numbers.
+
+    `tpn paper list` shows the experiments. Whatever is done is kept in --out, and the same command goes on from there
+    after any interruption: trainings from their last validation, and each test is made once. Experiments with the same
+    --out share trainings. A report comes at the end, as a page (HTML), as Markdown and as CSV; cells that failed are
+    named, and do not stop the others.
+    """
+
+    name: Annotated[Positional[str], arg(metavar="NAME")]
+    """The experiment, or `list`."""
+    data: str = "quickdraw"
+    """Where the pictures come from: quickdraw (which ships with the package), mini-imagenet:PATH, tiered-imagenet:PATH
+    or folder:PATH. `tpn data --help` says more."""
+    budget: Literal["full", "quick"] = "full"
+    """full: as in the paper, which takes a GPU. quick: small pictures and few episodes, the same for every system, for
+    a processor; its numbers show that everything works, not what the systems can do. Each of its settings can be
+    changed by its own flag."""
+    methods: tuple[str, ...] = ()
+    """Only the cells of these methods; if not given, all."""
+    out: Path = Path("paper")
+    """The folder for runs, results and reports."""
+    workers: int | None = None
+    """So many trainings at once, each a process of its own with its share of the processor's cores; if not given, one
+    (with --ray, as many as the cluster takes)."""
+    ray: str | None = None
+    """Train on the Ray cluster at this address (auto: the one that this machine belongs to; local: a new one here). Its
+    machines must see --out and the pictures under the same paths. It needs the extra tpn[ray]."""
+    seed: int = 0
+    """Decides the initial weights and the training episodes. Test episodes are the same for every seed."""
+    report_only: Flag = False
+    """Train and test nothing: make the report of what there is."""
+
+
+def main(arguments: list[str]) -> int:
+    if not arguments:
+        arguments = ["--help"]
+    if arguments == ["list"]:
+        print(overview())
+        return 0
+    options: Paper = parse(Paper, "tpn paper", arguments)
+    experiment = select(find_experiment(options.name), options.methods)
+    budget = BUDGETS[options.budget].changed(**{field.name: getattr(options, field.name) for field in fields(Budget)})
+    return run(experiment, budget, options, arguments)
+
+
+def overview() -> str:
+    """The experiments, and what each needs."""
+    width = max(map(len, EXPERIMENTS))
+    lines = [f"{'experiment':<{width}}  cells  trainings  on               what"]
+    for name, experiment in EXPERIMENTS.items():
+        trainings = len({cell.training for cell in experiment.cells})
+        times = f"{trainings} x 10" if experiment.cells[0].of_splits else str(trainings)
+        lines.append(
+            f"{name:<{width}}  {len(experiment.cells):>5}  {times:>9}  {experiment.data:<15}  {experiment.title}"
+        )
+    return "\n".join(lines)
+
+
+def run(experiment: Experiment, budget: Budget, options: Paper, arguments: list[str]) -> int:
+    """Run an experiment, and report."""
+    at_once = check_workers(options)
+    machine = options.prepare()
+    machine.check_alone("tpn paper")
+    images = replace(options, image_size=budget.image_size).open(options.data)
+    cores = options.threads or max(1, (os.cpu_count() or 1) // at_once)
+    cache = None if options.cache is None else str(options.cache.resolve())
+    computing = Computing(cores, options.device, options.precision, options.compile, cache)
+    planned = plan(experiment, budget, images, options.out, options.seed, options.class_seed, computing)
+    check_out(options.out)
+    command = shlex.join(["tpn", "paper", *arguments])
+    failures: dict[str, str] = {}
+    if not options.report_only:
+        workers = find_workers(options, cores, gpus=int(machine.device.type == "cuda"))
+        say(
+            f"{experiment.where}: {len(experiment.cells)} cells from {len(planned.jobs)} trainings on {images.spec}, "
+            f"{options.budget} budget, in {options.out}; what each says is in {options.out / 'logs'}"
+        )
+        make_folder(options.out)
+        outcome = do_jobs(planned.jobs, workers, at_once, experiment.name)
+        failures = outcome.failures
+        if outcome.stopped_by is not None:
+            say(f"Stopped and saved. Go on with: {command}")
+            return 128 + outcome.stopped_by
+    results = collect(planned)
+    report = Report(experiment, budget, options.budget, images, planned, results, failures, command)
+    files = write_report(report, options.out)
+    print(as_text(main_table(report)))
+    say(f"The report is in {files[0]} (and as {', '.join(file.suffix[1:] for file in files[1:])}).")
+    if failures:
+        say(f"{len(failures)} of {len(planned.jobs)} trainings failed:")
+        for name, why in failures.items():
+            say(f"  {name}: {why}")
+        return 1
+    return 0
+
+
+def check_workers(options: Paper) -> int:
+    """How many trainings at once."""
+    if options.workers is not None and not 1 <= options.workers <= MOST_WORKERS:
+        raise TPNError(f"--workers must be at least 1 and at most {MOST_WORKERS}, not {options.workers}.")
+    return options.workers or (MOST_WORKERS if options.ray else 1)
+
+
+def check_out(out: Path) -> None:
+    """Refuse a folder that is something else."""
+    if out.exists() and not out.is_dir():
+        raise TPNError(f"{out} is a file. Choose another --out.")
+    if (out / "config.json").exists():
+        raise TPNError(f"{out} is the folder of a single run. Choose another --out.")
+
+
+def find_workers(options: Paper, threads: int, gpus: int) -> Workers:
+    """What the trainings are done by."""
+    return LocalWorkers() if options.ray is None else RayWorkers(options.ray, threads, gpus)

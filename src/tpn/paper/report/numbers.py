@@ -1,0 +1,120 @@
+"""The tables of numbers in a report."""
+
+import math
+
+import numpy as np
+
+from tpn.evaluation.intervals import mean_with_interval
+from tpn.paper.published import Published
+from tpn.paper.recipe import Cell
+from tpn.paper.report.document import Entry, Grid
+from tpn.paper.report.subject import FAILED, NOT_YET, Report
+from tpn.paper.results import Measured
+from tpn.paper.timing import timing
+
+
+def main_table(report: Report) -> Grid:
+    """Our numbers, and below each the published one and the difference."""
+    experiment = report.experiment
+    cells = {(cell.row, cell.column): cell for cell in experiment.cells}
+    ranked = experiment.figure is None and len(experiment.rows) > 1
+    best = {column: best_in(report, column) for column in experiment.columns} if ranked else {}
+    rows = []
+    for row in experiment.rows:
+        there = [cells.get((row, column)) for column in experiment.columns]
+        shown = ["" if cell is None else entry(report, cell, best.get(cell.column) == row) for cell in there]
+        rows.append((row, transduction(report, row), *shown))
+    return Grid(("system", "transduction", *experiment.columns), tuple(rows))
+
+
+def transduction(report: Report, row: str) -> str:
+    """Do queries share information?"""
+    made = [report.results.cells[cell] for cell in report.experiment.cells if cell.row == row]
+    return next((one.transduction for one in made if one is not None), "")
+
+
+def best_in(report: Report, column: str) -> str | None:
+    """The row with the highest accuracy of ours in a column."""
+    made = {
+        cell.row: one.value for cell, one in report.results.cells.items() if cell.column == column and one is not None
+    }
+    return max(made, key=made.__getitem__) if made else None
+
+
+def entry(report: Report, cell: Cell, best: bool) -> Entry:
+    """A number of ours, with what was published."""
+    measured = report.results.cells[cell]
+    failed = any(name in report.failures for name in report.plan.of_cell[cell])
+    below = () if cell.published is None else (f"paper {cell.published}",)
+    if measured is None:
+        return Entry(FAILED if failed else NOT_YET, below)
+    if cell.published is not None and report.same_data:
+        below = (*below, f"difference {difference(measured, cell.published)}")
+    return Entry(str(measured), below, best)
+
+
+def difference(measured: Measured, published: Published) -> str:
+    """Ours minus theirs, with the uncertainty of both together if both are known."""
+    value = f"{measured.value - published.value:+.2f}"
+    if measured.uncertainty is None or published.uncertainty is None:
+        return value
+    return f"{value} ± {math.hypot(measured.uncertainty, published.uncertainty):.2f}"
+
+
+def reference(report: Report) -> str | None:
+    """The system that others are compared with: TPN, where the table has it."""
+    rows = report.experiment.rows
+    return next((row for row in rows if row in ("TPN", "TPN-semi", "Closed form")), None)
+
+
+def paired_table(report: Report) -> Grid | None:
+    """The reference minus each other system."""
+    experiment, chosen = report.experiment, reference(report)
+    if chosen is None or experiment.figure is not None:
+        return None
+    made = {(cell.row, cell.column): measured for cell, measured in report.results.cells.items()}
+    rows = []
+    for row in experiment.rows:
+        if row == chosen:
+            continue
+        entries: list[str | Entry] = [row]
+        for column in experiment.columns:
+            one, other = made.get((chosen, column)), made.get((row, column))
+            if one is None or other is None or len(one.accuracies) < 2:
+                entries.append(NOT_YET)
+                continue
+            paired = mean_with_interval(np.array(one.accuracies) - np.array(other.accuracies))
+            assert paired.ci95 is not None
+            entries.append(Entry(f"{paired.value:+.2f} ± {paired.ci95:.2f}", best=abs(paired.value) > paired.ci95))
+        rows.append(tuple(entries))
+    return Grid((f"{chosen} minus", *experiment.columns), tuple(rows))
+
+
+def solver_table(report: Report) -> Grid | None:
+    """How long both solvers take."""
+    rows = []
+    for cell in report.experiment.cells:
+        if cell.row != "Closed form" or report.results.cells[cell] is None:
+            continue
+        job = report.plan.jobs[report.plan.of_cell[cell][0]]
+        figures = timing(job, cell.test, report.images)
+        for what in ("testing", "training"):
+            closed, iterative = figures[what]["closed"], figures[what]["iterative"]
+            rows.append(
+                (
+                    f"{cell.column}, {figures['nodes']} nodes, {what}",
+                    Entry(f"{closed:.3f}"),
+                    Entry(f"{iterative:.3f}"),
+                    Entry(f"{closed / iterative:.2f}"),
+                )
+            )
+    header = ("", "closed form", "10 iterations", "closed form / iterations")
+    return Grid(header, tuple(rows)) if rows else None
+
+
+def as_text(grid: Grid) -> str:
+    """A table for a terminal, without what stands below its numbers."""
+    lines = [grid.header, *(tuple(cell if isinstance(cell, str) else cell.text for cell in row) for row in grid.rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    padded = [[text.ljust(width) for text, width in zip(line, widths, strict=True)] for line in lines]
+    return "\n".join("  ".join(line).rstrip() for line in padded)

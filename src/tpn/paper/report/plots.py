@@ -1,0 +1,89 @@
+"""The drawings of a report."""
+
+import io
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from tpn.evaluation.plots.figure import FAINT, INK, class_colour, new_figure, tidy
+from tpn.paper.recipe import Experiment
+from tpn.paper.report.document import Picture
+from tpn.paper.results import Results
+
+PANELS_IN_A_ROW = 4
+
+
+def picture(name: str, title: str, figure: Figure) -> Picture:
+    """A figure as a drawing of a report."""
+    png, svg = io.BytesIO(), io.StringIO()
+    figure.savefig(png, format="png", dpi=110)
+    with matplotlib.rc_context({"svg.hashsalt": name}):  # the same figure, the same text
+        figure.savefig(svg, format="svg", metadata={"Date": None})
+    return Picture(name, title, png.getvalue(), svg.getvalue()[svg.getvalue().index("<svg") :])
+
+
+def draw_lines(experiment: Experiment, results: Results, published: bool) -> Figure:
+    """A figure of the paper: a line with intervals for each row, and the published points where there are some."""
+    assert experiment.figure is not None
+    groups: dict[str, list[str]] = {}
+    for row in experiment.rows:
+        groups.setdefault(_panel(row), []).append(row)
+    figure = new_figure(max(7.0, 4.2 * len(groups)), 4.4)
+    panels = figure.subplots(1, len(groups), squeeze=False)[0]
+    for axes, (title, rows) in zip(panels, groups.items(), strict=True):
+        for number, row in enumerate(rows):
+            cells = [cell for cell in experiment.cells if cell.row == row]
+            made = [(float(cell.column), results.cells[cell]) for cell in cells]
+            points = [(x, one.value, one.uncertainty or 0) for x, one in made if one is not None]
+            label = row.rpartition(", ")[2] if title else row
+            if points:
+                x, y, interval = zip(*points, strict=True)
+                axes.errorbar(x, y, yerr=interval, color=class_colour(number), marker="o", ms=4, capsize=3, label=label)
+            printed = [(float(cell.column), cell.published.value) for cell in cells if cell.published is not None]
+            if printed and published:
+                x, y = zip(*printed, strict=True)
+                axes.plot(x, y, ":", color=class_colour(number), marker="s", ms=3, mfc="white", label=f"{label}, paper")
+        axes.set_xlabel(experiment.figure, color=INK)
+        axes.set_ylabel("accuracy in %", color=INK)
+        axes.set_title(title, color=INK, fontsize=10)
+        axes.set_xticks(sorted({float(cell.column) for cell in experiment.cells}))
+        axes.legend(frameon=False, fontsize=8)
+        tidy(axes)
+    return figure
+
+
+def _panel(row: str) -> str:
+    """TPN, 1-shot, Train=15 -> TPN, 1-shot: lines of several variants are drawn by themselves."""
+    return row.rpartition(", ")[0] if row.count(", ") == 2 else ""
+
+
+def draw_learning_curves(trainings: dict[str, dict[str, Any]]) -> Figure:
+    """Accuracy on the validation classes, a panel for each kind of training episodes."""
+    panels: dict[tuple[int, int], list[dict[str, Any]]] = {}
+    for result in trainings.values():
+        setting = result["config"]["episode"]
+        panels.setdefault((setting["way"], setting["shot"]), []).append(result)
+    methods = list(dict.fromkeys(result["config"]["method"] for result in trainings.values()))
+    rows = -(-len(panels) // PANELS_IN_A_ROW)
+    across = min(len(panels), PANELS_IN_A_ROW)
+    figure = new_figure(max(6.0, 3.2 * across), 0.6 + 2.6 * rows)
+    grid = figure.subplots(rows, across, squeeze=False)
+    drawn = {}
+    for axes, ((way, shot), results) in zip(grid.flat, sorted(panels.items()), strict=False):
+        for result in results:
+            lines = result["trained"]["validations"]
+            method = result["config"]["method"]
+            x, y = [line["episode"] for line in lines], [100 * line["val_accuracy"] for line in lines]
+            (drawn[method],) = axes.plot(x, y, color=class_colour(methods.index(method)), lw=1.3, marker=".", ms=4)
+        axes.set_title(f"{way}-way {shot}-shot", color=INK, fontsize=9)
+        tidy(axes)
+    for axes in list(grid.flat)[len(panels) :]:
+        axes.set_axis_off()
+    for axes in grid[-1]:
+        axes.set_xlabel("training episodes", color=FAINT, fontsize=8)
+    for row in grid:
+        row[0].set_ylabel("validation accuracy in %", color=FAINT, fontsize=8)
+    style: dict[str, Any] = {"ncols": min(5, len(drawn)), "frameon": False, "fontsize": 8}
+    figure.legend(list(drawn.values()), list(drawn), loc="outside lower center", **style)
+    return figure

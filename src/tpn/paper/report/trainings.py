@@ -1,0 +1,72 @@
+"""What a report says about the trainings: how each went, and under which circumstances."""
+
+from dataclasses import asdict
+from typing import Any
+
+from tpn.paper.report.document import Entry, Grid
+from tpn.paper.report.subject import NOT_YET, Report
+from tpn.progress import clock
+
+
+def trainings_table(report: Report) -> Grid:
+    """What was trained, how long, and how well it did on the validation classes."""
+    rows = []
+    for name, job in report.plan.jobs.items():
+        result = report.results.trainings.get(name)
+        trained = result["trained"] if result else None
+        settings = job.config.settings
+        rows.append(
+            (
+                name,
+                str(job.config.episode),
+                settings.backbone,
+                f"{trained['episodes']:,}" if trained else f"of {settings.episodes:,}",
+                f"{settings.lr:g}, {settings.schedule}",
+                f"{100 * trained['best_accuracy']:.2f} at {trained['best_episode']:,}" if trained else NOT_YET,
+                clock(trained["seconds"]) if trained else NOT_YET,
+            )
+        )
+    header = ("run", "training episodes", "backbone", "episodes", "learning rate", "best validation in %", "time")
+    return Grid(header, tuple(rows), folded=True)
+
+
+def settings_table(report: Report) -> Grid:
+    """Budget, seeds, versions, machine and time."""
+    results = list(report.results.trainings.values())
+    seeds = sorted({job.config.seed for job in report.plan.jobs.values()})
+    rows: list[tuple[str | Entry, ...]] = [
+        ("pictures", f"{report.pictures}, {report.images.image_size}×{report.images.image_size}"),
+        ("training seed", ", ".join(map(str, seeds))),
+        ("test", f"{report.budget.test_episodes} episodes of the test classes, seed 0, each picture represented once"),
+        ("budget", report.budget_name),
+    ]
+    rows += [
+        (f"budget: {name.replace('_', ' ')}", "as in the paper" if value is None else str(value))
+        for name, value in asdict(report.budget).items()
+    ]
+    rows += [(what, value) for what, value in circumstances(results).items()]
+    return Grid(("what", ""), tuple(rows))
+
+
+def circumstances(results: list[dict[str, Any]]) -> dict[str, str]:
+    """With what the trainings were made, and how long they took."""
+    if not results:
+        return {}
+    found: dict[str, list[str]] = {}
+    for result in results:
+        machine, versions = result["machine"], result["written_with"]
+        gpus = f", {', '.join(machine['gpus'])}" if machine["gpus"] else ""
+        facts = {
+            "machine": f"{machine['processor']}, {machine['cores']} cores{gpus}, {machine['system']}",
+            "versions": f"tpn {versions['tpn']}, torch {versions['torch']}, Python {versions['python']}",
+            "computed on": f"{versions['device']}, {versions['threads']} threads, {versions['precision']}",
+        }
+        for name, value in facts.items():
+            if value not in found.setdefault(name, []):
+                found[name].append(value)
+    seconds = sum(result["trained"]["seconds"] for result in results)
+    tests = sum(test["seconds"] for result in results for test in result["tests"])
+    return {name: "; ".join(values) for name, values in found.items()} | {
+        "time of all trainings": clock(seconds),
+        "time of all tests": clock(tests),
+    }

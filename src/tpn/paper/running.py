@@ -1,0 +1,171 @@
+"""Doing many jobs, several at once, in processes of their own here or on a Ray cluster."""
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from tpn.errors import TPNError
+from tpn.files import make_folder
+from tpn.paper.job import Job, finished, perform_logged
+from tpn.progress import progress
+from tpn.training.stopping import listening
+
+SECONDS_BETWEEN_LOOKS = 0.2
+SECONDS_FOR_AN_ANSWER = 5.0
+RETRIES = 1
+"""How often Ray does a job again whose machine has failed."""
+
+
+@dataclass
+class Outcome:
+    """How the jobs ended."""
+
+    failures: dict[str, str] = field(default_factory=dict)
+    """The job -> why it failed."""
+    stopped_by: int | None = None
+    """The signal that ended it early, if one did."""
+
+
+class Workers(Protocol):
+    """What does jobs."""
+
+    def start(self, job: Job) -> None:
+        """Begin with a job."""
+
+    def ended(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The jobs that have ended since, and what they said."""
+
+    def stop(self) -> None:
+        """Ask all jobs to save and end."""
+
+    def close(self) -> None:
+        """End whatever is left."""
+
+
+class LocalWorkers:
+    """Processes on this machine. They end with this one, whatever ends it."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, tuple[Job, subprocess.Popen[str]]] = {}
+
+    def start(self, job: Job) -> None:
+        make_folder(job.log_file.parent)
+        with open(job.log_file, "a") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tpn.paper.job"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,  # Ctrl-C comes here only, and is passed on
+            )
+        assert process.stdin is not None
+        process.stdin.write(job.to_json() + "\n")
+        process.stdin.flush()
+        self._running[job.name] = job, process
+
+    def ended(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        for name, (job, process) in list(self._running.items()):
+            if process.poll() is not None:
+                del self._running[name]
+                yield name, _last_words(job, process)
+
+    def stop(self) -> None:
+        for _, process in self._running.values():
+            process.terminate()
+
+    def close(self) -> None:
+        for _, process in self._running.values():
+            process.kill()
+            process.communicate()
+
+
+def _last_words(job: Job, process: "subprocess.Popen[str]") -> dict[str, Any]:
+    said = process.communicate()[0].splitlines()
+    try:
+        words: dict[str, Any] = json.loads(said[-1])
+        return words
+    except (IndexError, ValueError):
+        return {"failure": f"its process ended with the code {process.returncode} (see {job.log_file})"}
+
+
+class RayWorkers:
+    """The machines of a Ray cluster, which see the same files."""
+
+    def __init__(self, address: str, threads: int, gpus: int) -> None:
+        try:
+            import ray
+        except ImportError:
+            raise TPNError("--ray needs Ray: pip install 'tpn[ray]'.") from None
+        self._ray: Any = ray
+        check_address(address)
+        try:
+            ray.init(address=address, log_to_driver=False, include_dashboard=False if address == "local" else None)
+        except (ConnectionError, ValueError, RuntimeError) as failure:
+            raise TPNError(f"There is no Ray cluster at {address!r}: {' '.join(str(failure).split())}") from failure
+        options = {"num_cpus": threads, "num_gpus": gpus, "max_calls": 1, "max_retries": RETRIES}
+        self._perform = ray.remote(**options)(perform_logged)
+        self._running: dict[Any, Job] = {}
+
+    def start(self, job: Job) -> None:
+        self._running[self._perform.remote(job.to_json())] = job
+
+    def ended(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        done, _ = self._ray.wait(list(self._running), num_returns=len(self._running), timeout=0)
+        for reference in done:
+            job = self._running.pop(reference)
+            try:
+                yield job.name, self._ray.get(reference)
+            except self._ray.exceptions.RayError as failure:
+                yield job.name, {"failure": f"{' '.join(str(failure).split())} (see {job.log_file})"}
+
+    def stop(self) -> None:
+        for reference in self._running:
+            self._ray.cancel(reference)
+
+    def close(self) -> None:
+        self._ray.shutdown()
+
+
+def check_address(address: str) -> None:
+    """Refuse a machine that does not answer: Ray itself would try for minutes."""
+    place = address.removeprefix("ray://")
+    if place in ("auto", "local"):
+        return
+    host, _, port = place.rpartition(":")
+    if not host or not port.isdecimal():
+        raise TPNError(f"--ray must be auto, local, HOST:PORT or ray://HOST:PORT, not {address!r}.")
+    try:
+        socket.create_connection((host, int(port)), SECONDS_FOR_AN_ANSWER).close()
+    except (OSError, OverflowError, UnicodeError) as failure:
+        raise TPNError(f"There is no Ray cluster at {address!r}: {failure}.") from failure
+
+
+def do_jobs(jobs: dict[str, Job], workers: Workers, at_once: int, what: str) -> Outcome:
+    """Do what is not yet done of these jobs. The failure of one does not stop the others."""
+    waiting = [job for job in jobs.values() if not finished(job)]
+    outcome, running = Outcome(), 0
+    try:
+        with listening() as request, progress(what, len(jobs), "trainings", len(jobs) - len(waiting)) as advance:
+            while running or (waiting and request.signal is None):
+                while waiting and running < at_once and request.signal is None:
+                    workers.start(waiting.pop(0))
+                    running += 1
+                if request.signal is not None and outcome.stopped_by is None:
+                    outcome.stopped_by = request.signal
+                    workers.stop()
+                time.sleep(SECONDS_BETWEEN_LOOKS)
+                for name, words in workers.ended():
+                    running -= 1
+                    advance(1)
+                    if "failure" in words and outcome.stopped_by is None:
+                        outcome.failures[name] = words["failure"]
+            outcome.stopped_by = request.signal
+    finally:
+        workers.close()
+    return outcome
