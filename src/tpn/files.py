@@ -3,12 +3,16 @@
 import errno
 import json
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 from tpn.errors import TPNError
+
+if sys.platform != "win32":
+    import fcntl
 
 UNFINISHED = ".part"
 
@@ -117,6 +121,23 @@ def resolved(path: Path) -> Path:
         return path.expanduser().resolve()
     except (RuntimeError, OSError, ValueError) as failure:  # a user who is not there, links in a circle
         raise TPNError(f"The path {path} leads nowhere: {failure}.") from failure
+
+
+@contextmanager
+def holding(folder: Path, otherwise: str) -> Iterator[None]:
+    """Hold a folder against other processes that would hold it too; if one does already, refuse in these words."""
+    if sys.platform == "win32":  # it has no such locks
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise TPNError(otherwise) from None
+        yield
+    finally:
+        os.close(handle)
 
 
 def make_folder(folder: Path) -> None:

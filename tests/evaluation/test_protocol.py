@@ -8,8 +8,16 @@ from tpn.episodes import Role, Setting, as_task
 from tpn.errors import TPNError
 from tpn.evaluation.comparison import compare
 from tpn.evaluation.intervals import mean_with_interval, percent
-from tpn.evaluation.protocol import Evaluation, draw_episodes, evaluate, pictures_to_represent
-from tpn.methods import Config, Dimensions, Info, Method
+from tpn.evaluation.protocol import (
+    Evaluation,
+    check_setting,
+    draw_episodes,
+    evaluate,
+    evaluate_each,
+    pictures_to_represent,
+    transduction,
+)
+from tpn.methods import Config, Dimensions, Info, Method, build_method, find_method
 from tpn.methods.tpn import TPN, TPNConfig
 from tpn.training.loop import draw_task
 
@@ -142,3 +150,98 @@ def test_scores_that_are_not_numbers_are_no_result(drawings):
     episodes = draw_episodes(drawings, Setting(way=3, shot=1, query=2), 2, 0)
     with pytest.raises(TPNError, match="broken gives scores that are not numbers"):
         evaluate(method, drawings, episodes)
+
+
+def several_tests(drawings, *settings, episodes=6):
+    return [draw_episodes(drawings, setting, episodes, seed=0) for setting in settings]
+
+
+def untrained(name, **settings):
+    torch.manual_seed(0)
+    return build_method(name, find_method(name).Config(**settings), Dimensions(1, 28, 3, 1, 50))
+
+
+SETTINGS = (SETTING, Setting(way=3, shot=4, query=5), Setting(way=3, shot=1, query=2, unlabelled=3))
+
+
+@pytest.mark.parametrize(("batch_norm", "episodes"), [("running", 33), ("batch", 4)])
+def test_several_tests_show_what_each_shows_by_itself(drawings, batch_norm, episodes):
+    method = untrained("tpn", backbone="conv4-32", k=5)
+    tests = several_tests(drawings, *SETTINGS, Setting(way=5, shot=1, query=5), episodes=episodes)
+    alone = [evaluate(method, drawings, episodes, batch_norm) for episodes in tests]
+    together = list(evaluate_each(method, drawings, tests, batch_norm))
+    for one, other in zip(together, alone, strict=True):
+        np.testing.assert_array_equal(one.accuracies, other.accuracies)
+        assert one.seconds > 0
+    assert len({one.mean.value for one in together}) == len(tests), "the tests are different"
+
+
+def test_several_tests_of_a_method_that_adapts(drawings):
+    method = untrained("maml", test_steps=2)
+    tests = several_tests(drawings, *SETTINGS[:2], episodes=5)
+    advanced = []
+    together = list(evaluate_each(method, drawings, tests, advance=advanced.append))
+    for one, episodes in zip(together, tests, strict=True):
+        np.testing.assert_array_equal(one.accuracies, evaluate(method, drawings, episodes).accuracies)
+    everything = [episode for episodes in tests for episode in episodes]
+    assert sum(advanced) == pictures_to_represent(method, everything)
+
+
+def test_every_picture_is_represented_once_for_several_tests(drawings):
+    tests = several_tests(drawings, *SETTINGS, episodes=70)
+    method, advanced = Counting(), []
+    made = evaluate_each(method, drawings, [*tests, tests[0]], advance=advanced.append)
+    first = next(made)
+    drawn = np.concatenate([episode.pictures for episodes in tests for episode in episodes])
+    seen = method.seen
+    assert seen == len(np.unique(drawn)) < len(drawn)
+    *_, again = made
+    assert method.seen == seen == sum(advanced), "before the first, and never again"
+    np.testing.assert_array_equal(first.accuracies, again.accuracies)
+    assert pictures_to_represent(method, [episode for episodes in tests for episode in episodes]) == seen
+
+
+def test_several_tests_leave_the_mode_and_the_statistics_as_they_were(drawings):
+    """Also while the caller holds a result in hand, and when it takes no more of them."""
+    method = untrained("tpn", backbone="conv4-32")
+    tests = several_tests(drawings, *SETTINGS[:2], episodes=2)
+    before = {name: tensor.clone() for name, tensor in method.state_dict().items()}
+    for training in (True, False):
+        method.train(training)
+        for batch_norm in ("running", "batch"):
+            made = evaluate_each(method, drawings, tests, batch_norm)
+            next(made)
+            assert method.training == method.backbone.training == training
+            assert all(parameter.requires_grad for parameter in method.parameters())
+            made.close()
+    assert all(torch.equal(tensor, before[name]) for name, tensor in method.state_dict().items())
+
+
+def test_the_time_of_representing_is_counted_with_the_first_test(drawings):
+    tests = several_tests(drawings, SETTING, SETTING, episodes=20)
+    once, later = evaluate_each(untrained("protonet"), drawings, tests)
+    assert once.seconds > later.seconds
+
+
+def test_episodes_that_a_method_is_not_made_for_are_refused():
+    maml = untrained("maml")
+    check_setting(maml, Setting(way=3, shot=7))
+    check_setting(untrained("tpn"), Setting(way=9, shot=7))
+    with pytest.raises(TPNError, match=r"maml was trained to tell 3 classes apart.*cannot be tested with --way 5"):
+        check_setting(maml, Setting(way=5, shot=1))
+
+    class OneShot(Method):
+        info = Info(name="one-shot", paper="none", transduction="no", fixed_shot=True)
+
+    one_shot = OneShot(Config(), Dimensions(1, 28, 3, 1, 50))
+    check_setting(one_shot, Setting(way=7, shot=1))
+    with pytest.raises(TPNError, match=r"one-shot was trained with 1 shots.*cannot be tested with --shot 2"):
+        check_setting(one_shot, Setting(way=3, shot=2))
+
+
+def test_what_is_transductive():
+    def of(name, batch_norm):
+        return transduction(untrained(name), batch_norm)
+
+    assert (of("tpn", "running"), of("tpn", "batch")) == ("yes", "yes")
+    assert (of("protonet", "running"), of("protonet", "batch")) == ("no", "bn")

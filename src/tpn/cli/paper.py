@@ -12,7 +12,8 @@ from tpn.cli.machine import TrainingMachineOptions
 from tpn.cli.parsing import Flag, parse
 from tpn.cli.pictures import PictureOptions
 from tpn.errors import TPNError
-from tpn.files import make_folder
+from tpn.files import holding, make_folder
+from tpn.images import Images
 from tpn.paper.budget import BUDGETS, Budget
 from tpn.paper.experiments import EXPERIMENTS, find_experiment, select
 from tpn.paper.job import Computing
@@ -21,7 +22,7 @@ from tpn.paper.recipe import Experiment
 from tpn.paper.report import Report, write_report
 from tpn.paper.report.numbers import as_text, main_table
 from tpn.paper.results import collect
-from tpn.paper.running import LocalWorkers, RayWorkers, Workers, do_jobs
+from tpn.paper.running import LocalWorkers, Outcome, RayWorkers, Workers, do_jobs
 from tpn.progress import say
 
 MOST_WORKERS = 256
@@ -90,6 +91,8 @@ def overview() -> str:
 def run(experiment: Experiment, budget: Budget, options: Paper, arguments: list[str]) -> int:
     """Run an experiment, and report."""
     at_once = check_workers(options)
+    if not 0 <= options.seed < 2**63:
+        raise TPNError(f"--seed must be at least 0 and below 2^63, not {options.seed}.")
     machine = options.prepare()
     machine.check_alone("tpn paper")
     images = replace(options, image_size=budget.image_size).open(options.data)
@@ -97,32 +100,33 @@ def run(experiment: Experiment, budget: Budget, options: Paper, arguments: list[
     cache = None if options.cache is None else str(options.cache.resolve())
     computing = Computing(cores, options.device, options.precision, options.compile, cache)
     planned = plan(experiment, budget, images, options.out, options.seed, options.class_seed, computing)
-    check_out(options.out)
+    check_out(options.out, images)
+    collect(planned)  # refuses what is damaged
+    workers: Workers = LocalWorkers() if options.ray is None else RayWorkers(options.ray, cores, machine.gpus)
+    make_folder(options.out)
     command = shlex.join(["tpn", "paper", *arguments])
-    failures: dict[str, str] = {}
-    if not options.report_only:
-        workers = find_workers(options, cores, gpus=int(machine.device.type == "cuda"))
-        say(
-            f"{experiment.where}: {len(experiment.cells)} cells from {len(planned.jobs)} trainings on {images.spec}, "
-            f"{options.budget} budget, in {options.out}; what each says is in {options.out / 'logs'}"
-        )
-        make_folder(options.out)
-        outcome = do_jobs(planned.jobs, workers, at_once, experiment.name)
-        failures = outcome.failures
+    outcome = Outcome()
+    with holding(options.out, f"Another tpn paper is at work in {options.out}: wait for it, or choose another --out."):
+        if not options.report_only:
+            say(
+                f"{experiment.where}: {len(experiment.cells)} cells from {len(planned.jobs)} trainings on "
+                f"{images.spec}, {options.budget} budget, in {options.out}; what each says is in {options.out / 'logs'}"
+            )
+            outcome = do_jobs(planned.jobs, workers, at_once, experiment.name)
         if outcome.stopped_by is not None:
             say(f"Stopped and saved. Go on with: {command}")
             return 128 + outcome.stopped_by
-    results = collect(planned)
-    report = Report(experiment, budget, options.budget, images, planned, results, failures, command)
-    files = write_report(report, options.out)
+        report = Report(
+            experiment, budget, options.budget, images, planned, collect(planned), outcome.failures, command
+        )
+        files = write_report(report, options.out)
     print(as_text(main_table(report)))
     say(f"The report is in {files[0]} (and as {', '.join(file.suffix[1:] for file in files[1:])}).")
-    if failures:
-        say(f"{len(failures)} of {len(planned.jobs)} trainings failed:")
-        for name, why in failures.items():
+    if outcome.failures:
+        say(f"{len(outcome.failures)} of {len(planned.jobs)} trainings failed:")
+        for name, why in outcome.failures.items():
             say(f"  {name}: {why}")
-        return 1
-    return 0
+    return 1 if outcome.failures else 0
 
 
 def check_workers(options: Paper) -> int:
@@ -132,14 +136,12 @@ def check_workers(options: Paper) -> int:
     return options.workers or (MOST_WORKERS if options.ray else 1)
 
 
-def check_out(out: Path) -> None:
+def check_out(out: Path, images: Images) -> None:
     """Refuse a folder that is something else."""
+    _, colon, path = images.spec.partition(":")
+    if colon and out.resolve().is_relative_to(path):
+        raise TPNError(f"{out} lies among the pictures of {images.spec}: choose another --out.")
     if out.exists() and not out.is_dir():
         raise TPNError(f"{out} is a file. Choose another --out.")
     if (out / "config.json").exists():
         raise TPNError(f"{out} is the folder of a single run. Choose another --out.")
-
-
-def find_workers(options: Paper, threads: int, gpus: int) -> Workers:
-    """What the trainings are done by."""
-    return LocalWorkers() if options.ray is None else RayWorkers(options.ray, threads, gpus)

@@ -10,7 +10,7 @@ from tpn.cli.pictures import CacheOption
 from tpn.cli.session import AnySetting, open_subject, parse_for_runs
 from tpn.evaluation.protocol import draw_episodes
 from tpn.files import make_folder
-from tpn.training.run import Run
+from tpn.training.run import find_run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
 
     options = parse_for_runs(Plot, "tpn plot", arguments)
     folder = options.out or options.run
-    metrics = Run(options.run).read_metrics()
+    metrics = find_run(options.run).read_metrics()
     subject = open_subject(options.run, None, options.split, options.cache)
     [episode] = draw_episodes(subject.split, options.episode, 1, options.seed)
     subject.check(options.episode)

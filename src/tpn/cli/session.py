@@ -26,7 +26,7 @@ from tpn.images import Split, open_images
 from tpn.methods import Method
 from tpn.progress import progress
 from tpn.training.machine import CPU
-from tpn.training.run import Run, RunConfig, load
+from tpn.training.run import RunConfig, find_run, load
 from tpn.training.start import warn_of_unlabelled
 
 QUERY_FLAGS = {"--way", "--query", "--query-counts", "--query-dirichlet"}
@@ -57,7 +57,7 @@ def parse_for_runs(kind: Any, prog: str, arguments: list[str]) -> Any:
     """Read the options of a command on one or more runs: its `run` or `runs`, and what defaults to their settings."""
     given = parse(kind[SettingOfRun], prog, arguments)
     folders = [given.run] if hasattr(given, "run") else list(given.runs)
-    configs = [Run(folder).read_config() for folder in folders]
+    configs = [find_run(folder).read_config() for folder in folders]
     which = {name: getattr(given, name) for name in ("run", "runs") if hasattr(given, name)}
     options, *others = [
         parse(kind[Setting], prog, arguments, kind[Setting](episode=inherited(config.episode, arguments), **which))
@@ -119,7 +119,7 @@ def open_subject(
     device: torch.device = CPU,
 ) -> Subject:
     """Load a trained method and open the pictures that it is to be tested on."""
-    config = Run(folder).read_config()
+    config = find_run(folder).read_config()
     images = open_images(data or config.data, config.image_size, cache=cache, class_seed=config.class_seed)
     data = images.spec
     if data == config.data and images.digest != config.pictures:

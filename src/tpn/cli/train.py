@@ -19,7 +19,7 @@ from tpn.methods import Config, Dimensions, all_methods, build_method, find_meth
 from tpn.progress import clock, say
 from tpn.training.initial import weights_digest
 from tpn.training.loop import Outcome
-from tpn.training.run import Run, RunConfig
+from tpn.training.run import Run, RunConfig, find_run
 from tpn.training.start import carry_out, check
 
 LONGEST_NAME = 40
@@ -107,9 +107,14 @@ def configure(name: str, options: Train[Any, Setting]) -> tuple[Images, RunConfi
         episode=options.episode,
         class_seed=options.class_seed,
         seed=options.seed,
-        init=None if options.init is None else str(resolved(options.init)),
+        init=initial_folder(options.init),
         init_weights=initial_weights(options),
     )
+
+
+def initial_folder(init: Path | None) -> str | None:
+    """Where the run to start from lies, whatever the folder that the command is called in."""
+    return None if init is None else str(resolved(find_run(init).folder))
 
 
 def initial_weights(options: Train[Any, Setting]) -> str:
@@ -120,7 +125,7 @@ def initial_weights(options: Train[Any, Setting]) -> str:
         before = Run(options.first_run).read_config()
         if before.init is None:
             raise TPNError(f"{options.out} was not begun with --init: resume it without.")
-        if before.init == str(resolved(options.init)):
+        if before.init == initial_folder(options.init):
             return before.init_weights
     return weights_digest(options.init)
 
@@ -154,7 +159,7 @@ def read_options(kind: Any, prog: str, name: str, arguments: list[str]) -> Any:
             **given.remembered,
         )
     elif given.init is not None:
-        source = Run(given.init).read_config()
+        source = find_run(given.init).read_config()
         start = replace(
             start,
             settings=replace(start.settings, backbone=source.settings.backbone),

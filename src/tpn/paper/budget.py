@@ -18,17 +18,17 @@ class Budget:
     image_size: int | None = None
     """Scale the pictures to so many pixels in height and width (quick: 28; full: 84)."""
     episodes: int | None = None
-    """Training episodes of every system (quick: 200; full: as each recipe says, up to 500,000)."""
+    """Training episodes of every system (quick: 100; full: as each recipe says, up to 500,000)."""
     schedule: Schedule | None = None
     """How the learning rate falls (quick: linear, for all; full: as for each system)."""
     validations: int | None = None
-    """Validate so many times, evenly spread (quick: 4; full: as for each system)."""
+    """Validate so many times, evenly spread (quick: twice; full: as for each system)."""
     validation_episodes: int | None = None
-    """Episodes in a validation (quick: 20; full: 100)."""
+    """Episodes in a validation (quick: 10; full: 100)."""
     patience: int | None = None
     """Stop when so many validations have brought nothing (quick: never; full: as for each system)."""
     test_episodes: int | None = None
-    """Episodes in a test (quick: 100; full: 600)."""
+    """Episodes in a test (quick: 60; full: 600)."""
     splits: int | None = None
     """Divisions into labelled and unlabelled pictures in semi-supervised tables (quick: 3; full: 10)."""
     resnet: str | None = None
@@ -65,12 +65,12 @@ BUDGETS = {
     "full": Budget(test_episodes=600, splits=10),
     "quick": Budget(
         image_size=28,
-        episodes=200,
+        episodes=100,
         schedule="linear",
-        validations=4,
-        validation_episodes=20,
+        validations=2,
+        validation_episodes=10,
         patience=0,
-        test_episodes=100,
+        test_episodes=60,
         splits=3,
         resnet="resnet12-16",
     ),

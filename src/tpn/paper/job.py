@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from tpn.allocator import keep_freed_memory
-from tpn.episodes import Setting
+from tpn.episodes import Sampler, Setting
 from tpn.errors import TPNError
 from tpn.evaluation.protocol import (
     BatchNorm,
@@ -34,12 +34,12 @@ from tpn.evaluation.protocol import (
 )
 from tpn.files import make_folder, read_json, write_text
 from tpn.images import Images, open_images
-from tpn.methods import find_method
+from tpn.methods import build_method, find_method
 from tpn.paper.recipe import Test
 from tpn.progress import progress
 from tpn.training.initial import weights_digest
 from tpn.training.machine import Machine, Precision, find_device
-from tpn.training.run import Run, RunConfig, circumstances, load
+from tpn.training.run import Run, RunConfig, circumstances, load, settings_for
 from tpn.training.settings import from_json
 from tpn.training.start import carry_out, check
 from tpn.training.tensors import read_tensors
@@ -64,6 +64,7 @@ class Computing:
         """Prepare this process for heavy work, and find the device."""
         keep_freed_memory()
         torch.set_num_threads(self.threads)
+        torch.backends.cudnn.allow_tf32 = False  # what is to be float32 is
         return Machine(find_device(self.device)).computing(self.precision, self.compile)
 
 
@@ -125,7 +126,9 @@ def read_result(job: Job) -> dict[str, Any] | None:
     if not job.result_file.is_file():
         return None
     result = read_json(job.result_file)
-    if result.get("format") != FORMAT or not isinstance(result.get("tests"), list):
+    tests, trained = result.get("tests"), result.get("trained")
+    whole = isinstance(trained, dict) and isinstance(tests, list) and all(isinstance(test, dict) for test in tests)
+    if result.get("format") != FORMAT or not whole:
         raise TPNError(f"{job.result_file} is not a result of this version of tpn: remove it.")
     return result
 
@@ -153,10 +156,20 @@ def perform(job: Job) -> int | None:
     if images.digest != config.pictures:
         raise TPNError(f"The pictures of {config.data} have changed while the experiment was running.")
     check(job.run, config, True, images, machine)
+    check_tests(job, images)
     stopped_by = carry_out(job.run, config, images, machine).stopped_by
     if stopped_by is None:
-        run_tests(job, images, machine)
+        with job.run.claimed():
+            run_tests(job, images, machine)
     return stopped_by
+
+
+def check_tests(job: Job, images: Images) -> None:
+    """Refuse, before any training, what could not be tested after it."""
+    for test in job.tests:
+        name = test.as_method or job.config.method
+        check_setting(build_method(name, settings_for(name, job.config.settings), job.config.dimensions), test.episode)
+        Sampler(images.split("test"), test.episode, TEST_SEED)
 
 
 def run_tests(job: Job, images: Images, machine: Machine) -> None:
@@ -171,8 +184,6 @@ def run_tests(job: Job, images: Images, machine: Machine) -> None:
             missing.setdefault((test.as_method, test.batch_norm), []).append(test)
     for (as_method, batch_norm), tests in missing.items():
         method = load(job.run.folder, as_method).to(machine.device)
-        for test in tests:
-            check_setting(method, test.episode)
         episodes = [draw_episodes(split, test.episode, job.test_episodes, TEST_SEED) for test in tests]
         total = pictures_to_represent(method, [episode for drawn in episodes for episode in drawn], batch_norm)
         with progress("testing", total, "pictures") as advance:
@@ -249,10 +260,14 @@ def perform_logged(text: str) -> dict[str, Any]:
             return {} if stopped_by is None else {"stopped_by": signal.Signals(stopped_by).name}
         except TPNError as failure:
             print(failure)
-            return {"failure": str(failure)}
+            return {"failure": in_one_line(str(failure))}
         except Exception as failure:  # whatever it is, the other jobs go on
             traceback.print_exc()
-            return {"failure": f"{type(failure).__name__}: {failure} (see {job.log_file})"}
+            return {"failure": in_one_line(f"{type(failure).__name__}: {failure} (see {job.log_file})")}
+
+
+def in_one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def end_with_parent() -> None:

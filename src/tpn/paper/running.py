@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from tpn.errors import TPNError
 from tpn.files import make_folder
@@ -31,6 +31,7 @@ class Outcome:
     """The signal that ended it early, if one did."""
 
 
+@runtime_checkable
 class Workers(Protocol):
     """What does jobs."""
 
@@ -163,8 +164,8 @@ def do_jobs(jobs: dict[str, Job], workers: Workers, at_once: int, what: str) -> 
                 for name, words in workers.ended():
                     running -= 1
                     advance(1)
-                    if "failure" in words and outcome.stopped_by is None:
-                        outcome.failures[name] = words["failure"]
+                    if words and outcome.stopped_by is None:
+                        outcome.failures[name] = words.get("failure", f"it was ended by {words.get('stopped_by')}")
             outcome.stopped_by = request.signal
     finally:
         workers.close()

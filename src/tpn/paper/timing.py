@@ -26,10 +26,12 @@ from tpn.training.run import load
 EPISODES, ROUNDS, STEPS = 32, 21, 10
 
 
-def timing(job: Job, test: Test, images: Images) -> dict[str, Any]:
-    """Milliseconds per episode of both solvers, in testing and with gradients, as in training; measured once."""
+def timing(job: Job, test: Test, images: Images) -> dict[str, Any] | None:
+    """Milliseconds per episode of both solvers, without and with gradients; measured once (None without weights)."""
     file = Path(job.out, "results", f"{job.name}-{test.episode.shot}shot-timing.json")
     if not file.is_file():
+        if not job.run.model_file.is_file():
+            return None
         make_folder(file.parent)
         write_text(file, json.dumps(measure(job, test, images)) + "\n")
     return read_json(file)

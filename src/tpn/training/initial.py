@@ -6,13 +6,13 @@ from pathlib import Path
 
 from tpn.errors import TPNError, TPNWarning
 from tpn.methods import Method
-from tpn.training.run import Run, RunConfig, load
+from tpn.training.run import Run, RunConfig, find_run, load
 
 
 def weights_digest(folder: Path) -> str:
     """What tells the best weights of a run, which must be whole, from others."""
     load(folder)  # refuses what is missing or damaged
-    return _digest(Run(folder))
+    return _digest(find_run(folder))
 
 
 def _digest(run: Run) -> str:

@@ -36,6 +36,11 @@ class Machine:
         """What a run writes down."""
         return {"device": self.device.type, "precision": self.precision, "compile": self.compile}
 
+    @property
+    def gpus(self) -> int:
+        """How many GPUs a process takes."""
+        return int(self.device.type == "cuda")
+
     def check_alone(self, command: str) -> None:
         """Refuse to be one of several processes of torchrun."""
         if not self.processes.alone:

@@ -13,9 +13,7 @@ import json
 import math
 import os
 import platform
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -25,17 +23,16 @@ import torch
 import tpn
 from tpn.episodes import Setting
 from tpn.errors import TPNError
-from tpn.files import read_json, write_json
+from tpn.files import holding, read_json, write_json
 from tpn.images import Images
 from tpn.methods import Config, Dimensions, Method, build_method, find_method
 from tpn.training.machine import Machine
 from tpn.training.settings import from_json
 from tpn.training.tensors import not_finite, read_tensors, write_tensors
 
-if sys.platform != "win32":
-    import fcntl
-
 FORMAT = 4
+SHIPPED = Path(tpn.__file__).parent / "weights"
+"""Runs that come with the package, without what resuming would need."""
 UNTIL: dict[str, Any] = {"episodes": 1, "patience": 0}
 """Settings that say when a training ends; a training that goes on may change them."""
 ABOUT = ("format", "written_with")
@@ -194,34 +191,27 @@ class Run:
             raise TPNError(f"{self.model_file} belongs to another run than the config.json beside it.")
         return tensors
 
-    @contextmanager
-    def claimed(self) -> Iterator[None]:
+    def claimed(self) -> AbstractContextManager[None]:
         """Hold the folder, so that no second process trains in it at the same time."""
-        if sys.platform == "win32":  # it has no such locks
-            yield
-            return
-        handle = os.open(self.folder, os.O_RDONLY)
-        try:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise TPNError(
-                    f"Another process is training in {self.folder}. Wait for it, or stop it first."
-                ) from None
-            yield
-        finally:
-            os.close(handle)
+        return holding(self.folder, f"Another process is training in {self.folder}. Wait for it, or stop it first.")
+
+
+def find_run(name: str | os.PathLike[str]) -> Run:
+    """A run to be read: the run folder of this name or, if there is none, the weights of this name in the package."""
+    run, shipped = Run(name), Run(SHIPPED / os.fspath(name))
+    return shipped if not run.exists and shipped.folder.parent == SHIPPED and shipped.exists else run
 
 
 def load(folder: str | os.PathLike[str], as_method: str | None = None) -> Method:
     """The method that was trained in a run folder, with its best weights, ready to be used.
 
-    Or another method with the same weights: prototypes that were learned by `protonet` can be refined by `soft-kmeans`.
+    `mini-conv4` is the TPN that comes with the package, trained on miniImageNet (see weights/README.md). `as_method`
+    gives another method with the same weights: prototypes learned by `protonet` can be refined by `soft-kmeans`.
 
     >>> import tpn
     >>> method = tpn.load("runs/quickdraw")
     """
-    run = Run(folder)
+    run = find_run(folder)
     config = run.read_config()
     name = as_method or config.method
     weights = run.read_weights(config)  # which refuses settings that are not those of the weights

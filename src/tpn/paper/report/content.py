@@ -48,12 +48,12 @@ def warnings(report: Report) -> Iterator[Paragraph]:
     """What keeps our numbers from being comparable with the published ones, or from being complete."""
     budget, size = report.budget, report.images.image_size
     if budget != BUDGETS["full"]:
-        episodes = "each system's own number of" if budget.episodes is None else f"{budget.episodes:,}"
+        episodes = "as many as its recipe says" if budget.episodes is None else f"{budget.episodes:,}"
         name = report.budget_name if budget == BUDGETS[report.budget_name] else f"{report.budget_name}, changed"
         yield Paragraph(
-            f"Budget: {name}. Pictures of {size}×{size}, {episodes} training episodes, {budget.test_episodes} test "
-            "episodes, the same for every system. The published numbers come from far longer trainings on pictures of "
-            "84×84, so differences from them say little about the systems.",
+            f"Budget: {name}. Pictures of {size}×{size}, training episodes: {episodes}, test episodes: "
+            f"{budget.test_episodes}, the same for every system. The published numbers come from longer trainings on "
+            "pictures of 84×84: read differences from them with that in mind.",
             warning=True,
         )
     if not report.same_data:

@@ -27,5 +27,5 @@ def written(part: Part) -> str:
 def cell(entry: str | Entry) -> str:
     """What stands in a table."""
     if isinstance(entry, str):
-        return entry.replace("|", "\\|")
+        return " ".join(entry.split()).replace("|", "\\|")
     return "<br>".join((f"**{entry.text}**" if entry.best else entry.text, *entry.below))

@@ -96,8 +96,9 @@ def solver_table(report: Report) -> Grid | None:
     for cell in report.experiment.cells:
         if cell.row != "Closed form" or report.results.cells[cell] is None:
             continue
-        job = report.plan.jobs[report.plan.of_cell[cell][0]]
-        figures = timing(job, cell.test, report.images)
+        figures = timing(report.plan.jobs[report.plan.of_cell[cell][0]], cell.test, report.images)
+        if figures is None:
+            continue
         for what in ("testing", "training"):
             closed, iterative = figures[what]["closed"], figures[what]["iterative"]
             rows.append(

@@ -48,7 +48,8 @@ def draw_lines(experiment: Experiment, results: Results, published: bool) -> Fig
         axes.set_ylabel("accuracy in %", color=INK)
         axes.set_title(title, color=INK, fontsize=10)
         axes.set_xticks(sorted({float(cell.column) for cell in experiment.cells}))
-        axes.legend(frameon=False, fontsize=8)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(frameon=False, fontsize=8)
         tidy(axes)
     return figure
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from tpn.images import Images
 from tpn.paper.budget import Budget
+from tpn.paper.experiments import EXPERIMENTS
 from tpn.paper.plan import Plan
 from tpn.paper.recipe import Experiment
 from tpn.paper.results import Results
@@ -32,8 +33,10 @@ class Report:
 
     @property
     def name(self) -> str:
-        """Of its files: table1-quickdraw-quick."""
-        return f"{self.experiment.name}-{self.data}-{self.budget_name}"
+        """Of its files: table1-quickdraw-quick, with the methods if it is not about all."""
+        whole, chosen = EXPERIMENTS.get(self.experiment.name, self.experiment), self.experiment.methods
+        some = f"-{'-'.join(chosen)}" if chosen != whole.methods else ""
+        return f"{self.experiment.name}-{self.data}-{self.budget_name}{some}"
 
     @property
     def same_data(self) -> bool:

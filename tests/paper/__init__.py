@@ -1,0 +1,52 @@
+"""Experiments of the paper's kind, but small enough to be done within a second."""
+
+from pathlib import Path
+
+from tpn.episodes import Setting
+from tpn.images import Images
+from tpn.paper.budget import Budget
+from tpn.paper.job import Computing, Job, perform
+from tpn.paper.plan import Plan, plan
+from tpn.paper.published import Published
+from tpn.paper.recipe import Cell, Experiment, Test, Training, training
+
+BUDGET = Budget(
+    episodes=2, schedule="linear", validations=1, validation_episodes=2, patience=0, test_episodes=5, splits=3
+)
+
+
+def tiny(method: str, shot: int = 1) -> Training:
+    return training(method, way=2, shot=shot, query=2)
+
+
+def table() -> Experiment:
+    """Three systems, three settings: some published with an interval, some without, some not at all, some not there."""
+    published = {"TPN": (Published(61.5, 0.8), Published(70.25)), "PROTO NET": (Published(55.0, 0.6), None)}
+    cells = [
+        Cell(row, f"{way}-way", tiny(method), Test(Setting(way, 1, 3)), published[row][place])
+        for row, method in (("TPN", "tpn"), ("PROTO NET", "protonet"))
+        for place, way in enumerate((2, 3))
+    ]
+    with_bn = Test(Setting(2, 1, 3), as_method="soft-kmeans", batch_norm="batch")
+    cells.append(Cell("<Soft & k-Means|", "2-way", tiny("protonet"), with_bn))
+    return Experiment("tiny", "A <tiny> & quick | table", "Table 0", "mini-imagenet", tuple(cells))
+
+
+def semi_supervised() -> Experiment:
+    """Two systems over several divisions into labelled and unlabelled pictures."""
+    episode = Setting(2, 1, 2, unlabelled=2)
+    cells = [
+        Cell(row, "1-shot", Training(method, episode), Test(episode), Published(50.0, 0.5), of_splits=True)
+        for row, method in (("Soft k-Means", "soft-kmeans"), ("TPN-semi", "tpn-semi"))
+    ]
+    return Experiment("tiny-semi", "Some unlabelled", "Table 00", "mini-imagenet", tuple(cells))
+
+
+def planned(experiment: Experiment, images: Images, out: Path, budget: Budget = BUDGET, seed: int = 0) -> Plan:
+    return plan(experiment, budget, images, out, seed, computing=Computing(threads=1, device="cpu"))
+
+
+def do(jobs: dict[str, Job]) -> None:
+    """Here, one after the other."""
+    for job in jobs.values():
+        assert perform(job) is None

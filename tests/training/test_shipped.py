@@ -1,0 +1,75 @@
+"""The weights that come with the package."""
+
+import os
+
+import pytest
+import torch
+
+import tpn
+from tests.images.making import as_files, pictures, write_folder
+from tpn.cli import main
+from tpn.episodes import Setting
+from tpn.evaluation.protocol import draw_episodes, evaluate
+from tpn.images import open_images
+from tpn.training.run import SHIPPED, Run, find_run, load
+
+NAMES = sorted(folder.name for folder in SHIPPED.iterdir() if folder.is_dir())
+
+
+def test_they_are_known_by_their_names_and_small():
+    assert NAMES == ["mini-conv4"]
+    for name in NAMES:
+        files = {file.name: file.stat().st_size for file in (SHIPPED / name).iterdir()}
+        assert files.keys() == {"config.json", "metrics.jsonl", "model.safetensors"}
+        assert files["model.safetensors"] < 600_000
+
+
+def test_they_say_what_they_were_trained_on():
+    config = find_run("mini-conv4").read_config()
+    assert (config.method, config.data, config.image_size, config.train_classes) == ("tpn", "mini-imagenet", 84, 64)
+    assert (config.episode.way, config.episode.shot, config.settings.backbone) == (5, 5, "conv4")
+    assert config.settings.episodes >= 8000
+    assert "miniImageNet" in (SHIPPED / "README.md").read_text()
+
+
+def test_they_are_a_method_ready_to_be_used():
+    method = tpn.load("mini-conv4")
+    features = method.represent(torch.rand(2, 3, 84, 84))
+    assert features.shape == (2, 1600)
+    assert not method.training
+    assert tpn.load("mini-conv4", "tpn-semi").info.name == "tpn-semi"
+
+
+def test_every_command_that_reads_a_run_takes_them(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_folder(tmp_path / "photos", as_files(pictures(3)))
+    own = ["--data", f"folder:{tmp_path / 'photos'}", "--cache", str(tmp_path / "cache")]
+    tiny = ["--way", "2", "--shot", "1", "--query", "2", "--episodes", "2"]
+    assert main(["evaluate", "mini-conv4", *own, *tiny]) == 0
+    assert "tpn on folder:" in capsys.readouterr().out
+    short = ["--way", "2", "--shot", "1", "--query", "2", "--episodes", "1", "--validation-episodes", "1"]
+    assert main(["train", "tpn", "--init", "mini-conv4", *own, *short, "--threads", "1", "--out", "own"]) == 0
+    assert Run("own").read_config().init == str((SHIPPED / "mini-conv4").resolve())
+    assert not list(tmp_path.glob("mini*"))
+
+
+def test_without_pictures_they_say_where_to_name_them(refused):
+    assert "mini-imagenet:PATH" in refused("evaluate", "mini-conv4")
+
+
+def test_a_folder_of_that_name_comes_first(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert find_run("mini-conv4").folder == SHIPPED / "mini-conv4"
+    (tmp_path / "mini-conv4").mkdir()
+    assert find_run("mini-conv4").folder == SHIPPED / "mini-conv4"  # it is no run
+    (tmp_path / "mini-conv4" / "config.json").write_text("{}")
+    assert find_run("mini-conv4").folder == Run("mini-conv4").folder
+    for name in ("", ".", "..", "../weights/mini-conv4", "nothing"):
+        assert find_run(name).folder.resolve() == Run(name).folder.resolve()
+
+
+@pytest.mark.skipif("TPN_MINI_IMAGENET" not in os.environ, reason="TPN_MINI_IMAGENET does not name miniImageNet")
+def test_they_do_on_miniimagenet_what_the_results_say():
+    split = open_images(f"mini-imagenet:{os.environ['TPN_MINI_IMAGENET']}").split("test")
+    episodes = draw_episodes(split, Setting(5, 5), 30, seed=0)
+    assert evaluate(load("mini-conv4"), split, episodes).mean.value > 0.57
