@@ -7,6 +7,7 @@ of them begins with, up to its learning curves, and the command that made it; th
 """
 
 import argparse
+import os
 import re
 from pathlib import Path
 
@@ -17,7 +18,7 @@ INTRODUCTION = """# What we measured
 
 Every table below was made by the `tpn paper` command above it, from real trainings and tests: accuracies on classes
 that were never trained on, with their uncertainty. The results themselves, with the accuracy of each test episode, are
-the files in [results/results](results/results). What the budgets are, and what was done other than in the paper, is in
+the files in [results/results](BESIDE/results). What the budgets are, and what was done other than in the paper, is in
 [paper.md](paper.md).
 """
 UNTIL = "## Learning curves"
@@ -30,9 +31,11 @@ def main() -> None:
     options = parser.parse_args()
     folder: Path = options.folder
     reports = [report for name in EXPERIMENTS for report in sorted(folder.glob(f"{name}-*.md"))]
-    beside = folder.resolve().relative_to(options.page.resolve().parent)
+    if not reports:
+        parser.error(f"there are no reports in {folder}")
+    beside = Path(os.path.relpath(folder.resolve(), options.page.resolve().parent))
     sections = [section(report, beside) for report in reports]
-    write_text(options.page, "\n\n".join([INTRODUCTION.strip(), *sections]) + "\n")
+    write_text(options.page, "\n\n".join([INTRODUCTION.strip().replace("BESIDE", beside.as_posix()), *sections]) + "\n")
 
 
 def section(report: Path, beside: Path) -> str:

@@ -129,11 +129,12 @@ def test_what_is_finished_is_only_reported(capsys, finished, tmp_path):
     assert "The report is in" in captured.err
     assert {path: path.stat().st_mtime_ns for path in stamps} == stamps
     assert not (out / "logs").exists()
-    first = (out / "mini-conv4-quickdraw-quick.csv").read_text()
+    [sheet], [text] = out.glob("mini-conv4-quickdraw-quick-*.csv"), out.glob("mini-conv4-quickdraw-quick-*.md")
+    first = sheet.read_text()
     assert main(["paper", "mini-conv4", *TINY, "--out", str(out), "--report-only"]) == 0
     assert capsys.readouterr().out == captured.out
-    assert (out / "mini-conv4-quickdraw-quick.csv").read_text() == first
-    assert "--report-only" in (out / "mini-conv4-quickdraw-quick.md").read_text()
+    assert sheet.read_text() == first
+    assert "--report-only" in text.read_text()
 
 
 def test_a_report_of_nothing_yet_starts_nothing(capsys, tmp_path):
@@ -152,16 +153,20 @@ def test_the_failure_of_one_training_leaves_the_others_done_and_is_named(capsys,
     assert main([*command, "--workers", "2"]) == 1
     captured = capsys.readouterr()
     assert "Traceback" not in captured.err
-    header, line = captured.out.splitlines()
+    header, line, published = captured.out.splitlines()
+    assert published.split() == ["paper", "59.46", "paper", "75.65"]
     assert header.split() == ["system", "transduction", "1-shot", "5-shot"]
     assert line.split()[:2] == ["TPN", "yes"]
     assert "±" in line
     assert line.endswith("failed")
     *_, count, why = captured.err.splitlines()
+    assert " (for TPN, 5-shot): " in why
     assert count == "1 of 2 trainings failed:"
     assert why.startswith("  tpn-5way-5shot-15query-")
     assert "needs 20 pictures of each class" in why
-    page, markdown, sheet = ((out / f"resnet-folder-quick-tpn.{ending}").read_text() for ending in ("html", "md", "csv"))
+    page, markdown, sheet = [
+        next(out.glob(f"resnet-folder-pictures-quick-*-tpn{ending}")).read_text() for ending in (".html", ".md", ".csv")
+    ]
     assert ">failed<" in page
     assert "needs 20 pictures of each class" in page
     assert "| failed<br>paper 75.65 |" in markdown

@@ -5,10 +5,11 @@ from pathlib import Path
 from tpn.episodes import Setting
 from tpn.images import Images
 from tpn.paper.budget import Budget
-from tpn.paper.job import Computing, Job, perform
+from tpn.paper.job import Computing, Job
 from tpn.paper.plan import Plan, plan
 from tpn.paper.published import Published
 from tpn.paper.recipe import Cell, Experiment, Test, Training, training
+from tpn.paper.worker import perform
 
 BUDGET = Budget(
     episodes=2, schedule="linear", validations=1, validation_episodes=2, patience=0, test_episodes=5, splits=3

@@ -15,8 +15,9 @@ from tpn.images import open_images
 from tpn.paper import recipe
 from tpn.paper.budget import BUDGETS
 from tpn.paper.experiments import EXPERIMENTS
-from tpn.paper.job import Job, finished, perform, perform_logged, read_result
+from tpn.paper.job import Job, finished, read_result
 from tpn.paper.plan import name_of
+from tpn.paper.worker import perform, perform_logged
 from tpn.training.run import load
 
 
@@ -234,9 +235,18 @@ def test_pictures_that_have_changed_since_are_refused(done, tmp_path):
 
 def test_a_test_that_cannot_be_made_is_refused_before_the_training(done, tmp_path):
     """A training takes days: whoever has too few test classes must hear of it before."""
-    job = replace(done, out=str(tmp_path), tests=(*done.tests, recipe.Test(Setting(81, 1, 3))))
+    job = replace(done, out=str(tmp_path), tests=(recipe.Test(Setting(81, 1, 3)),))
     assert "needs 81 classes, but the test split has 80" in perform_logged(job.to_json())["failure"]
     assert not job.run.model_file.exists(), "nothing was trained in vain"
+
+
+def test_a_test_that_cannot_be_made_does_not_keep_others_from_being_made(done, tmp_path):
+    job = replace(done, out=str(tmp_path), tests=(recipe.Test(Setting(81, 1, 3)), *done.tests))
+    assert "needs 81 classes, but the test split has 80" in perform_logged(job.to_json())["failure"]
+    assert [test["accuracies"] for test in read_result(job)["tests"]] == [
+        test["accuracies"] for test in read_result(done)["tests"]
+    ]
+    assert not finished(job)
 
 
 def test_several_systems(images, tmp_path):

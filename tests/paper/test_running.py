@@ -51,7 +51,7 @@ def workers_in(out):
     for process in Path("/proc").glob("[0-9]*"):
         try:
             opened = [os.readlink(handle) for handle in (process / "fd").iterdir()]
-            working = b"tpn.paper.job" in (process / "cmdline").read_bytes()
+            working = b"tpn.paper.worker" in (process / "cmdline").read_bytes()
         except OSError:  # it has ended, or is somebody else's
             continue
         if working and any(name.startswith(str(out)) for name in opened):

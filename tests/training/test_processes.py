@@ -133,7 +133,7 @@ def test_torchrun_trains_as_one_process_does(tmp_path):
     assert "Warning" not in done.stderr
     assert main([*call, str(tmp_path / "one")]) == 0
     one, two = Run(tmp_path / "one"), Run(tmp_path / "two")
-    assert one.config_file.read_text() == two.config_file.read_text()
+    assert one.read_config() == two.read_config()
     assert len(list((two.folder / "tensorboard").iterdir())) == 1
     for mine, other in zip(two.read_metrics(), one.read_metrics(), strict=True):
         assert (mine["episode"], mine["lr"]) == (other["episode"], other["lr"])

@@ -1,18 +1,18 @@
 """tpn paper: the experiments of the paper, each with one command."""
 
-import os
 import shlex
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
+import torch
 from tyro.conf import Positional, arg
 
 from tpn.cli.machine import TrainingMachineOptions
 from tpn.cli.parsing import Flag, parse
 from tpn.cli.pictures import PictureOptions
 from tpn.errors import TPNError
-from tpn.files import holding, make_folder
+from tpn.files import holding, make_folder, sweep
 from tpn.images import Images
 from tpn.paper.budget import BUDGETS, Budget
 from tpn.paper.experiments import EXPERIMENTS, find_experiment, select
@@ -20,6 +20,7 @@ from tpn.paper.job import Computing
 from tpn.paper.plan import plan
 from tpn.paper.recipe import Experiment
 from tpn.paper.report import Report, write_report
+from tpn.paper.report.content import warnings
 from tpn.paper.report.numbers import as_text, main_table
 from tpn.paper.results import collect
 from tpn.paper.running import LocalWorkers, Outcome, RayWorkers, Workers, do_jobs
@@ -53,7 +54,7 @@ class Paper(Budget, TrainingMachineOptions, PictureOptions):
     """The folder for runs, results and reports."""
     workers: int | None = None
     """So many trainings at once, each a process of its own with its share of the processor's cores; if not given, one
-    (with --ray, as many as the cluster takes)."""
+    (with --ray, as many as the cluster takes, with --threads 1 if not given)."""
     ray: str | None = None
     """Train on the Ray cluster at this address (auto: the one that this machine belongs to; local: a new one here). Its
     machines must see --out and the pictures under the same paths. It needs the extra tpn[ray]."""
@@ -66,7 +67,7 @@ class Paper(Budget, TrainingMachineOptions, PictureOptions):
 def main(arguments: list[str]) -> int:
     if not arguments:
         arguments = ["--help"]
-    if arguments == ["list"]:
+    if arguments[0] == "list":
         print(overview())
         return 0
     options: Paper = parse(Paper, "tpn paper", arguments)
@@ -81,7 +82,7 @@ def overview() -> str:
     lines = [f"{'experiment':<{width}}  cells  trainings  on               what"]
     for name, experiment in EXPERIMENTS.items():
         trainings = len({cell.training for cell in experiment.cells})
-        times = f"{trainings} x 10" if experiment.cells[0].of_splits else str(trainings)
+        times = f"{trainings} x {BUDGETS['full'].splits}" if experiment.cells[0].of_splits else str(trainings)
         lines.append(
             f"{name:<{width}}  {len(experiment.cells):>5}  {times:>9}  {experiment.data:<15}  {experiment.title}"
         )
@@ -93,21 +94,22 @@ def run(experiment: Experiment, budget: Budget, options: Paper, arguments: list[
     at_once = check_workers(options)
     if not 0 <= options.seed < 2**63:
         raise TPNError(f"--seed must be at least 0 and below 2^63, not {options.seed}.")
-    machine = options.prepare()
+    machine = (options if options.ray is None else replace(options, device="cpu")).prepare()
     machine.check_alone("tpn paper")
     images = replace(options, image_size=budget.image_size).open(options.data)
-    cores = options.threads or max(1, (os.cpu_count() or 1) // at_once)
+    cores = options.threads or max(1, torch.get_num_threads() // at_once)
     cache = None if options.cache is None else str(options.cache.resolve())
     computing = Computing(cores, options.device, options.precision, options.compile, cache)
     planned = plan(experiment, budget, images, options.out, options.seed, options.class_seed, computing)
     check_out(options.out, images)
     collect(planned)  # refuses what is damaged
-    workers: Workers = LocalWorkers() if options.ray is None else RayWorkers(options.ray, cores, machine.gpus)
+    workers: Workers = LocalWorkers() if options.ray is None else RayWorkers(options.ray, cores, options.device)
     make_folder(options.out)
     command = shlex.join(["tpn", "paper", *arguments])
     outcome = Outcome()
     with holding(options.out, f"Another tpn paper is at work in {options.out}: wait for it, or choose another --out."):
         if not options.report_only:
+            sweep(options.out / "results")
             say(
                 f"{experiment.where}: {len(experiment.cells)} cells from {len(planned.jobs)} trainings on "
                 f"{images.spec}, {options.budget} budget, in {options.out}; what each says is in {options.out / 'logs'}"
@@ -120,12 +122,15 @@ def run(experiment: Experiment, budget: Budget, options: Paper, arguments: list[
             experiment, budget, options.budget, images, planned, collect(planned), outcome.failures, command
         )
         files = write_report(report, options.out)
+    for warning in warnings(report):
+        say(warning.text)
     print(as_text(main_table(report)))
     say(f"The report is in {files[0]} (and as {', '.join(file.suffix[1:] for file in files[1:])}).")
     if outcome.failures:
         say(f"{len(outcome.failures)} of {len(planned.jobs)} trainings failed:")
         for name, why in outcome.failures.items():
-            say(f"  {name}: {why}")
+            cells = [f"{cell.row}, {cell.column}" for cell, names in planned.of_cell.items() if name in names]
+            say(f"  {name} (for {'; '.join(cells)}): {why}")
     return 1 if outcome.failures else 0
 
 

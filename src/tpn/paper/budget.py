@@ -58,7 +58,11 @@ class Budget:
         settings = find_method(training.method).Config(**own)
         if self.validations is None:
             return settings
-        return replace(settings, validate_every=-(-settings.episodes // self.validations))
+        every = -(-settings.episodes // self.validations)
+        patience = settings.patience
+        if self.patience is None and patience:  # as many episodes as before
+            patience = max(1, patience * settings.validate_every // every)
+        return replace(settings, validate_every=every, patience=patience)
 
 
 BUDGETS = {

@@ -6,12 +6,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from tpn.errors import TPNError
 from tpn.files import make_folder
-from tpn.paper.job import Job, finished, perform_logged
+from tpn.paper.job import Job, finished
+from tpn.paper.worker import STOP, perform_logged
 from tpn.progress import progress
 from tpn.training.stopping import listening
 
@@ -58,7 +60,7 @@ class LocalWorkers:
         make_folder(job.log_file.parent)
         with open(job.log_file, "a") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "tpn.paper.job"],
+                [sys.executable, "-m", "tpn.paper.worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -78,7 +80,10 @@ class LocalWorkers:
 
     def stop(self) -> None:
         for _, process in self._running.values():
-            process.terminate()
+            with suppress(OSError):  # it has ended
+                assert process.stdin is not None
+                process.stdin.write(f"{STOP}\n")
+                process.stdin.flush()
 
     def close(self) -> None:
         for _, process in self._running.values():
@@ -98,7 +103,7 @@ def _last_words(job: Job, process: "subprocess.Popen[str]") -> dict[str, Any]:
 class RayWorkers:
     """The machines of a Ray cluster, which see the same files."""
 
-    def __init__(self, address: str, threads: int, gpus: int) -> None:
+    def __init__(self, address: str, threads: int, device: str) -> None:
         try:
             import ray
         except ImportError:
@@ -109,6 +114,14 @@ class RayWorkers:
             ray.init(address=address, log_to_driver=False, include_dashboard=False if address == "local" else None)
         except (ConnectionError, ValueError, RuntimeError) as failure:
             raise TPNError(f"There is no Ray cluster at {address!r}: {' '.join(str(failure).split())}") from failure
+        gpus = int(device != "cpu" and ray.cluster_resources().get("GPU", 0) > 0)
+        wanted = {"CPU": threads, "GPU": gpus}
+        if not any(
+            all(node["Resources"].get(kind, 0) >= number for kind, number in wanted.items()) for node in ray.nodes()
+        ):
+            raise TPNError(
+                f"No machine of the Ray cluster has the {threads} processor cores that a training is to have."
+            )
         options = {"num_cpus": threads, "num_gpus": gpus, "max_calls": 1, "max_retries": RETRIES}
         self._perform = ray.remote(**options)(perform_logged)
         self._running: dict[Any, Job] = {}

@@ -17,11 +17,12 @@ from tpn.evaluation.protocol import draw_episodes, represent_rows
 from tpn.files import make_folder, read_json, write_text
 from tpn.images import Images
 from tpn.methods.tpn import Propagating
-from tpn.paper.job import TEST_SEED, Job
+from tpn.paper.job import Job
 from tpn.paper.recipe import Test
 from tpn.propagation.graph import normalise
 from tpn.propagation.solvers import label_matrix, propagate, propagate_stepwise
 from tpn.training.run import load
+from tpn.training.splits import TEST_SEED
 
 EPISODES, ROUNDS, STEPS = 32, 21, 10
 

@@ -102,6 +102,8 @@ def train(
 
     state = restored_or_new(run, config, split, machine.device, method, optimiser, sampler)
     processes.check(settings, state.episode)
+    if processes.by_first(lambda: (config.digest, state.episode)) != (config.digest, state.episode):
+        raise TPNError("All processes must see the same run folder, the same settings and the same pictures.")
 
     def begin() -> None:
         keep_metrics(run, state.validations)

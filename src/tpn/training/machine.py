@@ -32,14 +32,14 @@ class Machine:
         return replace(self, precision=precision, compile=compile)
 
     @property
-    def facts(self) -> dict[str, str | bool]:
+    def facts(self) -> dict[str, str | bool | int]:
         """What a run writes down."""
-        return {"device": self.device.type, "precision": self.precision, "compile": self.compile}
-
-    @property
-    def gpus(self) -> int:
-        """How many GPUs a process takes."""
-        return int(self.device.type == "cuda")
+        return {
+            "device": self.device.type,
+            "precision": self.precision,
+            "compile": self.compile,
+            "processes": self.processes.count,
+        }
 
     def check_alone(self, command: str) -> None:
         """Refuse to be one of several processes of torchrun."""

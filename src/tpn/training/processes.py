@@ -181,9 +181,10 @@ def noticing_loss() -> Iterator[None]:
     except RuntimeError as failure:
         if not any(words in str(failure) for words in LOST):
             raise
+        reason = " ".join(str(failure).split())[:300]
         raise TPNError(
             "Another process of this training has ended, so this one cannot go on. It has said why; what was saved "
-            "last is in the run folder, and --resume goes on from there."
+            f"last is in the run folder, and --resume goes on from there. (torch: {reason})"
         ) from failure
 
 

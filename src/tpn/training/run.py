@@ -147,6 +147,7 @@ class Run:
         before, now = read_json(self.config_file).get("written_with"), circumstances(machine)
         if not isinstance(before, dict):
             return ["it is not known with what the run was begun"]
+        before = {"processes": 1, **before}
         return [
             f"{name} was {before.get(name)} and is {now[name]}"
             for name in now

@@ -75,8 +75,6 @@ def carry_out(run: Run, config: RunConfig, images: Images, machine: Machine) -> 
 
 def begin(run: Run, config: RunConfig, images: Images, machine: Machine, state: State) -> None:
     """All that there was could be read: write the settings down, and say what is about to happen."""
-    if not machine.processes.first:
-        return
     if run.exists and (changes := run.changed_circumstances(machine)):
         say(f"Note: {'; '.join(changes)}, so this may not end in exactly the weights of an unbroken run.")
     longer = run.exists and run.read_config().settings.episodes != config.settings.episodes

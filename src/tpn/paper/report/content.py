@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 from tpn.paper.budget import BUDGETS
 from tpn.paper.report.document import Command, Document, Grid, Heading, Paragraph, Part
-from tpn.paper.report.numbers import main_table, paired_table, reference, solver_table
+from tpn.paper.report.numbers import main_table, of_splits, paired_table, reference, solver_table
 from tpn.paper.report.plots import draw_learning_curves, draw_lines, picture
 from tpn.paper.report.subject import NAMES, Report
 from tpn.paper.report.trainings import settings_table, trainings_table
+from tpn.paper.timing import EPISODES, ROUNDS
 
 
 def compose(report: Report) -> Document:
@@ -31,7 +32,7 @@ def compose(report: Report) -> Document:
     parts += [Heading("How this was made"), Command(report.command), settings_table(report)]
     if report.failures:
         parts += [Heading("Failures"), Grid(("training", "why"), tuple(report.failures.items()))]
-    return Document(f"{experiment.title}: {report.pictures}, {report.budget_name} budget", tuple(parts))
+    return Document(f"{experiment.title}: {report.pictures}, {report.budget_title}", tuple(parts))
 
 
 def introduction(report: Report) -> str:
@@ -48,14 +49,14 @@ def warnings(report: Report) -> Iterator[Paragraph]:
     """What keeps our numbers from being comparable with the published ones, or from being complete."""
     budget, size = report.budget, report.images.image_size
     if budget != BUDGETS["full"]:
-        episodes = "as many as its recipe says" if budget.episodes is None else f"{budget.episodes:,}"
-        name = report.budget_name if budget == BUDGETS[report.budget_name] else f"{report.budget_name}, changed"
-        yield Paragraph(
-            f"Budget: {name}. Pictures of {size}×{size}, training episodes: {episodes}, test episodes: "
-            f"{budget.test_episodes}, the same for every system. The published numbers come from longer trainings on "
-            "pictures of 84×84: read differences from them with that in mind.",
-            warning=True,
+        episodes = "as many as each recipe says" if budget.episodes is None else f"{budget.episodes:,}"
+        text = (
+            f"{report.budget_title[0].upper()}{report.budget_title[1:]}: pictures of {size}×{size}, training episodes: {episodes}, test "
+            f"episodes: {budget.test_episodes}; the same settings for every system."
         )
+        if budget.episodes is not None:
+            text += " The published numbers come from longer trainings: read differences from them with that in mind."
+        yield Paragraph(text, warning=True)
     if not report.same_data:
         yield Paragraph(
             f"The published numbers are for {NAMES[report.experiment.data]}, these for {report.pictures}: "
@@ -72,13 +73,15 @@ def key(report: Report) -> str:
     """What the numbers are."""
     cells, budget = report.experiment.cells, report.budget
     said = [f"Mean accuracy over {budget.test_episodes} test episodes in %, ± 1.96 standard errors (95 % interval)."]
-    if any(cell.of_splits for cell in cells):
+    if of_splits(report):
         said = [
             f"Mean accuracy over {budget.splits} divisions into labelled and unlabelled pictures, in %, ± its standard "
             f"error over them; each test has {budget.test_episodes} episodes."
         ]
     if report.same_data and any(cell.published for cell in cells):
-        said.append("Below it the published number and the difference, with both uncertainties together.")
+        said.append(
+            "Below it the published number and the difference, with the uncertainties of both, as far as given."
+        )
     if report.experiment.figure is None and len(report.experiment.rows) > 1:
         said.append("The best of a column is marked.")
     said.append(
@@ -89,14 +92,20 @@ def key(report: Report) -> str:
 
 
 def paired_key(report: Report) -> str:
-    same = "divisions" if any(cell.of_splits for cell in report.experiment.cells) else "test episodes"
+    """What the differences are."""
+    if of_splits(report):
+        return (
+            f"How much more accurate {reference(report)} is, in points, ± the standard error over the divisions, which "
+            "are the same for all systems."
+        )
     return (
-        f"How much more accurate {reference(report)} is, in points: all systems have the same {same}, so that the "
-        "differences have narrower intervals than the accuracies. Marked: more than chance."
+        f"How much more accurate {reference(report)} is, in points, ± 1.96 standard errors: all systems have the same "
+        "test episodes, so that differences have narrower intervals than accuracies. Marked: more than chance."
     )
 
 
 SOLVER_KEY = (
-    "Milliseconds per episode for the propagation alone, on the graphs of the trained closed-form model: both solvers "
-    "in turn in one process, the median of 21 rounds of 32 episodes. Training: with the gradient."
+    "Milliseconds per episode for the propagation alone, on the graphs of the trained closed-form model, on the "
+    f"processor: both solvers in turn in one process, the median of {ROUNDS} rounds of {EPISODES} episodes. "
+    "Training: with the gradient."
 )

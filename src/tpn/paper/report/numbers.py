@@ -3,8 +3,9 @@
 import math
 
 import numpy as np
+from jaxtyping import Float64
 
-from tpn.evaluation.intervals import mean_with_interval
+from tpn.evaluation.intervals import mean_with_interval, standard_error
 from tpn.paper.published import Published
 from tpn.paper.recipe import Cell
 from tpn.paper.report.document import Entry, Grid
@@ -54,11 +55,16 @@ def entry(report: Report, cell: Cell, best: bool) -> Entry:
 
 
 def difference(measured: Measured, published: Published) -> str:
-    """Ours minus theirs, with the uncertainty of both together if both are known."""
+    """Ours minus theirs, with the uncertainties together, as far as they are known."""
     value = f"{measured.value - published.value:+.2f}"
-    if measured.uncertainty is None or published.uncertainty is None:
+    if (uncertainty := difference_uncertainty(measured, published)) is None:
         return value
-    return f"{value} ± {math.hypot(measured.uncertainty, published.uncertainty):.2f}"
+    return f"{value} ± {uncertainty:.2f}"
+
+
+def difference_uncertainty(measured: Measured, published: Published) -> float | None:
+    """Of both together; of ours alone where the paper gives none."""
+    return None if measured.uncertainty is None else math.hypot(measured.uncertainty, published.uncertainty or 0.0)
 
 
 def reference(report: Report) -> str | None:
@@ -83,11 +89,22 @@ def paired_table(report: Report) -> Grid | None:
             if one is None or other is None or len(one.accuracies) < 2:
                 entries.append(NOT_YET)
                 continue
-            paired = mean_with_interval(np.array(one.accuracies) - np.array(other.accuracies))
-            assert paired.ci95 is not None
-            entries.append(Entry(f"{paired.value:+.2f} ± {paired.ci95:.2f}", best=abs(paired.value) > paired.ci95))
+            entries.append(paired_entry(np.array(one.accuracies) - np.array(other.accuracies), of_splits(report)))
         rows.append(tuple(entries))
     return Grid((f"{chosen} minus", *experiment.columns), tuple(rows))
+
+
+def of_splits(report: Report) -> bool:
+    """Are the numbers means over several divisions?"""
+    return any(cell.of_splits for cell in report.experiment.cells)
+
+
+def paired_entry(differences: Float64[np.ndarray, "value"], of_splits: bool) -> Entry:
+    """Their mean, with the 95 % interval over episodes or, over a few divisions, with the standard error."""
+    mean = mean_with_interval(differences)
+    error = standard_error(differences) if of_splits else mean.ci95
+    assert error is not None
+    return Entry(f"{mean.value:+.2f} ± {error:.2f}", best=not of_splits and abs(mean.value) > error)
 
 
 def solver_table(report: Report) -> Grid | None:
@@ -114,8 +131,12 @@ def solver_table(report: Report) -> Grid | None:
 
 
 def as_text(grid: Grid) -> str:
-    """A table for a terminal, without what stands below its numbers."""
-    lines = [grid.header, *(tuple(cell if isinstance(cell, str) else cell.text for cell in row) for row in grid.rows)]
+    """A table for a terminal, with the first of what stands below its numbers."""
+    lines = [grid.header]
+    for row in grid.rows:
+        lines.append(tuple(cell if isinstance(cell, str) else cell.text for cell in row))
+        below = tuple("" if isinstance(cell, str) else "".join(cell.below[:1]) for cell in row)
+        lines += [below] if any(below) else []
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     padded = [[text.ljust(width) for text, width in zip(line, widths, strict=True)] for line in lines]
     return "\n".join("  ".join(line).rstrip() for line in padded)

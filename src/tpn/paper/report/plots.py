@@ -12,6 +12,8 @@ from tpn.paper.report.document import Picture
 from tpn.paper.results import Results
 
 PANELS_IN_A_ROW = 4
+MOST_MARKERS = 50
+"""In a learning curve: each takes room in the page."""
 
 
 def picture(name: str, title: str, figure: Figure) -> Picture:
@@ -74,9 +76,9 @@ def draw_learning_curves(trainings: dict[str, dict[str, Any]]) -> Figure:
     for axes, ((way, shot), results) in zip(grid.flat, sorted(panels.items()), strict=False):
         for result in results:
             lines = result["trained"]["validations"]
-            method = result["config"]["method"]
+            method, marker = result["config"]["method"], "." if len(lines) <= MOST_MARKERS else None
             x, y = [line["episode"] for line in lines], [100 * line["val_accuracy"] for line in lines]
-            (drawn[method],) = axes.plot(x, y, color=class_colour(methods.index(method)), lw=1.3, marker=".", ms=4)
+            (drawn[method],) = axes.plot(x, y, color=class_colour(methods.index(method)), lw=1.3, marker=marker, ms=4)
         axes.set_title(f"{way}-way {shot}-shot", color=INK, fontsize=9)
         tidy(axes)
     for axes in list(grid.flat)[len(panels) :]:

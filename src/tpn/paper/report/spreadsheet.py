@@ -22,6 +22,7 @@ def line(report: Report, number: int) -> dict[str, Any]:
     cell = report.experiment.cells[number]
     measured = report.results.cells[cell]
     names = report.plan.of_cell[cell]
+    comparable = report.same_data
     job = report.plan.jobs[names[0]]
     trained, tested = job.config.episode, cell.test.episode
     return {
@@ -32,7 +33,7 @@ def line(report: Report, number: int) -> dict[str, Any]:
         "transduction": measured.transduction if measured else "",
         "data": report.data,
         "image_size": job.config.image_size,
-        "budget": report.budget_name,
+        "budget": report.budget_title,
         "backbone": job.config.settings.backbone,
         "train_way": trained.way,
         "train_shot": trained.shot,
@@ -50,6 +51,10 @@ def line(report: Report, number: int) -> dict[str, Any]:
         "uncertainty": f"{measured.uncertainty:.4f}" if measured and measured.uncertainty is not None else "",
         "uncertainty_is": "standard error over the splits" if cell.of_splits else "half of the 95 % interval",
         "published": cell.published.value if cell.published else "",
+        "published_data": report.experiment.data if cell.published else "",
+        "difference": f"{measured.value - cell.published.value:.4f}"
+        if comparable and measured and cell.published
+        else "",
         "published_uncertainty": cell.published.uncertainty if cell.published and cell.published.uncertainty else "",
         "runs": " ".join(names),
     }

@@ -1,9 +1,13 @@
 """What a report is about."""
 
-from dataclasses import dataclass
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
 from tpn.images import Images
-from tpn.paper.budget import Budget
+from tpn.paper.budget import BUDGETS, Budget
 from tpn.paper.experiments import EXPERIMENTS
 from tpn.paper.plan import Plan
 from tpn.paper.recipe import Experiment
@@ -33,10 +37,29 @@ class Report:
 
     @property
     def name(self) -> str:
-        """Of its files: table1-quickdraw-quick, with the methods if it is not about all."""
-        whole, chosen = EXPERIMENTS.get(self.experiment.name, self.experiment), self.experiment.methods
-        some = f"-{'-'.join(chosen)}" if chosen != whole.methods else ""
-        return f"{self.experiment.name}-{self.data}-{self.budget_name}{some}"
+        """Of its files: table1-quickdraw-quick, and what is other than usual."""
+        parts = [self.experiment.name, self.data, self.budget_name]
+        if self.data == "folder":
+            parts.insert(2, Path(self.images.spec.partition(":")[2]).name)
+        if self.changes:
+            parts.append(hashlib.sha256(json.dumps(self.changes, sort_keys=True).encode()).hexdigest()[:6])
+        seeds = {job.config.seed for job in self.plan.jobs.values()} - {0}
+        parts += [f"seed-{seed}" for seed in seeds]
+        if self.experiment.methods != EXPERIMENTS.get(self.experiment.name, self.experiment).methods:
+            parts += self.experiment.methods
+        return "-".join(parts)
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The settings in which the budget is not as its name says."""
+        named, used = asdict(BUDGETS[self.budget_name]), asdict(self.budget)
+        return {name: value for name, value in used.items() if value != named[name]}
+
+    @property
+    def budget_title(self) -> str:
+        """quick budget, with test episodes 600."""
+        changed = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in self.changes.items())
+        return f"{self.budget_name} budget{f', with {changed}' if changed else ''}"
 
     @property
     def same_data(self) -> bool:

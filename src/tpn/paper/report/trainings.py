@@ -6,6 +6,7 @@ from typing import Any
 from tpn.paper.report.document import Entry, Grid
 from tpn.paper.report.subject import NOT_YET, Report
 from tpn.progress import clock
+from tpn.training.splits import TEST_SEED
 
 
 def trainings_table(report: Report) -> Grid:
@@ -37,14 +38,16 @@ def settings_table(report: Report) -> Grid:
     rows: list[tuple[str | Entry, ...]] = [
         ("pictures", f"{report.pictures}, {report.images.image_size}×{report.images.image_size}"),
         ("training seed", ", ".join(map(str, seeds))),
-        ("test", f"{report.budget.test_episodes} episodes of the test classes, seed 0, each picture represented once"),
-        ("budget", report.budget_name),
+        ("test", f"{report.budget.test_episodes} episodes of the test classes, seed {TEST_SEED}"),
+        ("budget", report.budget_title),
     ]
     rows += [
         (f"budget: {name.replace('_', ' ')}", "as in the paper" if value is None else str(value))
         for name, value in asdict(report.budget).items()
     ]
     rows += [(what, value) for what, value in circumstances(results).items()]
+    tests = sum(measured.seconds for measured in report.results.cells.values() if measured is not None)
+    rows.append(("time of the tests, added up", clock(tests)))
     return Grid(("what", ""), tuple(rows))
 
 
@@ -65,8 +68,6 @@ def circumstances(results: list[dict[str, Any]]) -> dict[str, str]:
             if value not in found.setdefault(name, []):
                 found[name].append(value)
     seconds = sum(result["trained"]["seconds"] for result in results)
-    tests = sum(test["seconds"] for result in results for test in result["tests"])
     return {name: "; ".join(values) for name, values in found.items()} | {
-        "time of all trainings": clock(seconds),
-        "time of all tests": clock(tests),
+        "time of the trainings, added up": clock(seconds),
     }

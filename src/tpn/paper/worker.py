@@ -1,0 +1,196 @@
+"""What one process does for an experiment: a training, and all tests of it.
+
+    python -m tpn.paper.worker     takes a job as a line of JSON on standard input, and does it
+
+A line `stop` lets it save and end. It ends with the process that started it: when standard input is closed. What was
+trained until the last validation, and every test that was made, is kept, and the same job goes on from there.
+"""
+
+import json
+import os
+import platform
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tpn.episodes import Sampler
+from tpn.errors import TPNError
+from tpn.evaluation.protocol import (
+    BatchNorm,
+    check_setting,
+    draw_episodes,
+    evaluate_each,
+    pictures_to_represent,
+    transduction,
+)
+from tpn.files import make_folder, read_json
+from tpn.images import Images, open_images
+from tpn.methods import build_method
+from tpn.paper.job import FORMAT, Job, described, find_test, read_result, write_result
+from tpn.paper.recipe import Test
+from tpn.progress import progress
+from tpn.training.initial import weights_digest
+from tpn.training.machine import Machine
+from tpn.training.run import load, settings_for
+from tpn.training.splits import TEST_SEED
+from tpn.training.start import carry_out, check
+from tpn.training.tensors import read_tensors
+
+STOP = "stop"
+
+
+def perform(job: Job) -> int | None:
+    """Do what is not yet done of a job. Returns the signal that stopped it, if one did."""
+    machine = job.computing.prepare()
+    config, cache = job.config, job.computing.cache
+    images = open_images(
+        config.data, config.image_size, cache=None if cache is None else Path(cache), class_seed=config.class_seed
+    )
+    if images.digest != config.pictures:
+        raise TPNError(f"The pictures of {config.data} have changed while the experiment was running.")
+    check(job.run, config, True, images, machine)
+    impossible = {test: why for test in job.tests if (why := impossibility(job, test, images)) is not None}
+    possible = replace(job, tests=tuple(test for test in job.tests if test not in impossible))
+    if possible.tests:
+        stopped_by = carry_out(job.run, config, images, machine).stopped_by
+        if stopped_by is not None:
+            return stopped_by
+        with job.run.claimed():
+            run_tests(possible, images, machine)
+    if impossible:
+        raise TPNError(" ".join(dict.fromkeys(impossible.values())))
+    return None
+
+
+def impossibility(job: Job, test: Test, images: Images) -> str | None:
+    """Why a test cannot be made with these pictures, if so: to be known before any training."""
+    name = test.as_method or job.config.method
+    try:
+        check_setting(build_method(name, settings_for(name, job.config.settings), job.config.dimensions), test.episode)
+        Sampler(images.split("test"), test.episode, TEST_SEED)
+    except TPNError as failure:
+        return f"Not tested in {test.episode}: {failure}"
+    return None
+
+
+def run_tests(job: Job, images: Images, machine: Machine) -> None:
+    """Make the tests that are missing, each stored as soon as it is made."""
+    result, weights = read_result(job), weights_digest(job.run.folder)
+    if result is None or result["weights"] != weights:
+        result = {**describe_training(job), "weights": weights, "tests": []}
+    split = images.split("test")
+    missing: dict[tuple[str | None, BatchNorm], list[Test]] = {}
+    for test in job.tests:
+        if find_test(job, test, result) is None:
+            missing.setdefault((test.as_method, test.batch_norm), []).append(test)
+    for (as_method, batch_norm), tests in missing.items():
+        method = load(job.run.folder, as_method).to(machine.device)
+        episodes = [draw_episodes(split, test.episode, job.test_episodes, TEST_SEED) for test in tests]
+        total = pictures_to_represent(method, [episode for drawn in episodes for episode in drawn], batch_norm)
+        with progress("testing", total, "pictures") as advance:
+            made = evaluate_each(method, split, episodes, batch_norm, advance)
+            for test, evaluation in zip(tests, made, strict=True):
+                result["tests"].append(
+                    {
+                        **described(job, test),
+                        "transduction": transduction(method, batch_norm),
+                        "accuracy": evaluation.mean.value,
+                        "ci95": evaluation.mean.ci95,
+                        "seconds": evaluation.seconds,
+                        "accuracies": [round(accuracy, 6) for accuracy in evaluation.accuracies.tolist()],
+                    }
+                )
+                write_result(job, result)
+
+
+def describe_training(job: Job) -> dict[str, Any]:
+    """What was trained, with what, and how it went."""
+    config = replace(job.config, data=job.config.data.partition(":")[0], init=None)
+    state = read_tensors(job.run.checkpoint_file)[1]["state"]
+    return {
+        "format": FORMAT,
+        "name": job.name,
+        "config": asdict(config),
+        "written_with": read_json(job.run.config_file)["written_with"],
+        "machine": describe_machine(),
+        "trained": {
+            "episodes": state["episode"],
+            "seconds": state["seconds"],
+            "best_accuracy": state["best_accuracy"],
+            "best_episode": state["best_episode"],
+            "validations": job.run.read_metrics(),
+        },
+    }
+
+
+def describe_machine() -> dict[str, Any]:
+    """The machine at hand, as far as it says so."""
+    names = [
+        line.partition(":")[2].strip()
+        for line in (Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").is_file() else [])
+        if line.startswith("model name")
+    ]
+    gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    return {
+        "processor": names[0] if names else platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "gpus": gpus,
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+@contextmanager
+def logging(path: Path) -> Iterator[None]:
+    """Let everything that is said go to a file."""
+    make_folder(path.parent)
+    with open(path, "a", encoding="utf-8", buffering=1) as log, redirect_stdout(log), redirect_stderr(log):
+        yield
+
+
+def perform_logged(text: str) -> dict[str, Any]:
+    """Do a job given as JSON. Returns how it ended: nothing said of a failure or a signal means well."""
+    job = Job.from_json(text)
+    with logging(job.log_file):
+        try:
+            stopped_by = perform(job)
+            return {} if stopped_by is None else {"stopped_by": signal.Signals(stopped_by).name}
+        except TPNError as failure:
+            print(failure)
+            return {"failure": in_one_line(str(failure))}
+        except Exception as failure:  # whatever it is, the other jobs go on
+            traceback.print_exc()
+            return {"failure": in_one_line(f"{type(failure).__name__}: {failure} (see {job.log_file})")}
+
+
+def in_one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def heed_parent() -> None:
+    """Save and end when the process that started this one says so; end at once when it is gone."""
+
+    def listen() -> None:
+        for line in sys.stdin:
+            if line.strip() == STOP:
+                signal.raise_signal(signal.SIGINT)
+        os._exit(1)
+
+    threading.Thread(target=listen, daemon=True).start()
+
+
+def main() -> None:
+    text = sys.stdin.readline()
+    heed_parent()
+    print(json.dumps(perform_logged(text)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
