@@ -50,9 +50,10 @@ def warnings(report: Report) -> Iterator[Paragraph]:
     budget, size = report.budget, report.images.image_size
     if budget != BUDGETS["full"]:
         episodes = "as many as each recipe says" if budget.episodes is None else f"{budget.episodes:,}"
+        name = f"{report.budget_title[0].upper()}{report.budget_title[1:]}"
         text = (
-            f"{report.budget_title[0].upper()}{report.budget_title[1:]}: pictures of {size}×{size}, training episodes: {episodes}, test "
-            f"episodes: {budget.test_episodes}; the same settings for every system."
+            f"{name}: pictures of {size}×{size}, training episodes: {episodes}, test episodes: {budget.test_episodes}; "
+            "the same settings for every system."
         )
         if budget.episodes is not None:
             text += " The published numbers come from longer trainings: read differences from them with that in mind."
