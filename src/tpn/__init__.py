@@ -10,12 +10,17 @@ from tpn.errors import TPNError
 
 if TYPE_CHECKING:
     from tpn.episodes import Episode
+    from tpn.labelling.estimator import LabelPropagator
     from tpn.training.run import load
 
 __version__ = "0.1.0"
-__all__ = ["Episode", "TPNError", "__version__", "load"]
+__all__ = ["Episode", "LabelPropagator", "TPNError", "__version__", "load"]
 
-_HOMES = {"Episode": "tpn.episodes", "load": "tpn.training.run"}
+_HOMES = {
+    "Episode": "tpn.episodes",
+    "LabelPropagator": "tpn.labelling.estimator",
+    "load": "tpn.training.run",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -10,6 +10,8 @@ from typing import Any
 from tpn.errors import TPNError, TPNWarning
 
 COMMANDS = {
+    "label": "label the rest of a folder of pictures, from the labels of a few",
+    "predict": "classify single pictures with a trained method",
     "train": "train a method by episodes, or continue a training",
     "pretrain": "train a backbone on all training classes, for tpn train --init",
     "splits": "train and test a semi-supervised method on several divisions into labelled and unlabelled",
@@ -32,6 +34,9 @@ Try it on the drawings that come with the package:
   tpn train tpn --episodes 1000 --out runs/first
   tpn evaluate runs/first --shot 1
   tpn plot runs/first
+
+Or on your own pictures:
+  tpn label photos --labels few.csv --suggest 20
 
 `tpn COMMAND --help` explains a command and all its options; `tpn --version` tells the version.
 """

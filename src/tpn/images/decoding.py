@@ -2,6 +2,8 @@
 
 import io
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -23,6 +25,22 @@ class NotAPicture(Exception):
 
 def decode(content: bytes, size: int) -> Pixels:
     """The picture as people see it: upright, over white where it is transparent, in colour, scaled to size x size."""
+    with opened(content, size) as image:
+        return scale(np.asarray(image), size)
+
+
+def thumbnail(content: bytes, size: int) -> bytes:
+    """The picture, with the sides that it has, as a JPEG file of at most size x size."""
+    with opened(content, size) as image:
+        image.thumbnail((size, size))
+        file = io.BytesIO()
+        image.save(file, "JPEG", quality=80)
+        return file.getvalue()
+
+
+@contextmanager
+def opened(content: bytes, size: int) -> Iterator[Image.Image]:
+    """The picture as people see it, with as much detail as scaling it to `size` needs."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow warns of oddities that do not matter, or that fail below
@@ -32,8 +50,7 @@ def decode(content: bytes, size: int) -> Pixels:
                         f"it says it has {image.width}x{image.height} pixels, more than any picture should"
                     )
                 image.draft(None, (2 * size, 2 * size))  # JPEG can leave out detail that scaling would remove anyway
-                upright = ImageOps.exif_transpose(image)
-                return scale(np.asarray(in_colour(upright)), size)
+                yield in_colour(ImageOps.exif_transpose(image))
     except (NotAPicture, MemoryError):
         raise
     except Exception as failure:  # Pillow's readers raise whatever they stumble over

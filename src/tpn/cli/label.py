@@ -1,0 +1,202 @@
+"""tpn label: label the rest of a folder of pictures."""
+
+import json
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from tyro.conf import Positional, arg
+
+from tpn.cli.machine import MachineOptions
+from tpn.cli.parsing import Flag, parse
+from tpn.cli.pictures import CacheOption
+from tpn.errors import TPNError, TPNWarning
+from tpn.files import check_target, write_text
+from tpn.images.cache import cache_folder
+from tpn.images.listing import counted
+from tpn.labelling.embedding import embed
+from tpn.labelling.estimator import LabelPropagator
+from tpn.labelling.labelling import Labelled, label_rest, read_features, write_labels, write_suggestions
+from tpn.labelling.networks import DEFAULT, find_network
+from tpn.labelling.page import make_page
+from tpn.labelling.pictures import LabelledFolder, find_pictures, label_by_folders, label_by_lists
+from tpn.labelling.sorting import check_sorting, sort_pictures
+from tpn.progress import say
+
+MOST_LINES = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Label(MachineOptions, CacheOption):
+    """Label the rest of a folder of pictures, from the labels of a few.
+
+    A network turns each picture into features (once: they are kept). Pictures are then nodes of a graph of nearest
+    neighbours, on which the few labels spread to all the others, together with what a linear model says that learns
+    from them. Every label comes with a confidence; a page shows each class from sure to doubtful. To go on, label what
+    --suggest names, and call it again with both lists.
+    """
+
+    folder: Annotated[Positional[Path], arg(metavar="FOLDER")]
+    """The pictures: all in this folder, and below."""
+    labels: tuple[Path, ...] = ()
+    """Files with the labels that are known: csv with the columns path (relative to the folder) and label. If not given,
+    labelled pictures lie in a sub-folder for each class, and the others beside these, or in one called `unlabelled`."""
+    backbone: str = DEFAULT
+    """The network: efficientnet-lite0, which has learned from the photographs of ImageNet; a run folder of tpn train,
+    or mini-conv4; or timm:MODEL, if timm is installed."""
+    features: Path | None = None
+    """Features that you have already, instead of a network's: a matrix (.npy) with a row for each picture, in the order
+    of their paths."""
+    out: Path = Path("labels.csv")
+    """The file for the labels: path, label, confidence."""
+    page: Path | None = None
+    """The file for the page (HTML); if not given, beside --out."""
+    no_page: Flag = False
+    """Make no page."""
+    copy_to: Path | None = None
+    """Also copy the pictures that have a label into a folder for each class, in this new folder."""
+    link_to: Path | None = None
+    """The same with links to the pictures instead of copies."""
+    min_confidence: float = 0.0
+    """Leave pictures without a label whose confidence is below this (0 to 1)."""
+    suggest: int = 0
+    """Name so many pictures whose labels would help most; they are written to a list beside --out, to be filled in."""
+    neighbours: int = 10
+    """Neighbours of each picture in the graph."""
+    alpha: float = 0.9
+    """How much a picture takes from its neighbours; the rest is from the linear model."""
+    rounds: int = 2
+    """How often the linear model learns again, from the surest pictures of each class too."""
+    class_prior: Literal["estimated", "none"] = "estimated"
+    """Draw classes towards equal shares, the more the fewer labels there are; or leave shares as they come out."""
+    force: Flag = False
+    """Replace files that exist."""
+    json: Flag = False
+    """Print one JSON object instead of text."""
+
+
+def main(arguments: list[str]) -> int:
+    options: Label = parse(Label, "tpn label", arguments)
+    start = time.perf_counter()
+    outputs = check_outputs(options)
+    machine = options.prepare()
+    pictures = find_pictures(options.folder)
+    check_places(options, pictures)
+    if options.labels:
+        label_by_lists(pictures, options.labels)
+    else:
+        label_by_folders(pictures)
+    pictures.check()
+    names, features = pictures.names, None
+    if options.features is not None:
+        features, title = read_features(options.features, len(names)), str(options.features)
+    else:
+        network, title = find_network(options.backbone, machine.device), options.backbone
+        embedded = embed(pictures.path, names, network, cache_folder(options.cache), machine.device, pictures.problems)
+        names, features = embedded.names, embedded.features
+    for sentence in pictures.problems.sentences:
+        warnings.warn(sentence, TPNWarning, stacklevel=1)
+    labelled = label_rest(
+        names, features, pictures.labels, propagator(options), options.min_confidence, options.suggest
+    )
+    if "page" in outputs:
+        heading = f"{options.folder}: {counted(len(names), 'pictures')}, {counted(len(labelled.classes), 'classes')}"
+        facts = [summary(labelled), f"Features: {title}."]
+        write_text(outputs["page"], make_page(labelled, pictures.path, heading, facts))
+    if "suggestions" in outputs:
+        write_suggestions(outputs["suggestions"], labelled)
+    write_labels(outputs["out"], labelled)
+    for how, target in (("copy", options.copy_to), ("link", options.link_to)):
+        if target is not None:
+            sort_pictures(labelled, pictures.path, target, how)  # type: ignore[arg-type]
+    report(options, labelled, title, outputs, time.perf_counter() - start)
+    return 0
+
+
+def check_outputs(options: Label) -> dict[str, Path]:
+    """Where everything will be written, refused now rather than after the work."""
+    if not 0 <= options.min_confidence <= 1:
+        raise TPNError(f"--min-confidence must be at least 0 and at most 1, not {options.min_confidence}.")
+    for name, least in (("suggest", 0), ("neighbours", 1), ("rounds", 0)):
+        if getattr(options, name) < least:
+            raise TPNError(f"--{name} must be at least {least}, not {getattr(options, name)}.")
+    if not 0 <= options.alpha < 1:
+        raise TPNError(f"--alpha must be at least 0 and below 1, not {options.alpha}.")
+    outputs = {"out": options.out}
+    if options.suggest:
+        outputs["suggestions"] = options.out.with_name(f"{options.out.stem}-suggestions.csv")
+    if not options.no_page:
+        outputs["page"] = options.page or options.out.with_suffix(".html")
+    if len(set(outputs.values())) < len(outputs) or set(outputs.values()) & set(options.labels):
+        raise TPNError("Two of the files have the same name: choose others for --out, --page and --labels.")
+    for path in outputs.values():
+        check_target(path)
+        if path.exists() and not options.force:
+            raise TPNError(f"{path} exists: choose another --out, or replace it with --force.")
+    return outputs
+
+
+def check_places(options: Label, pictures: LabelledFolder) -> None:
+    for target in (options.copy_to, options.link_to):
+        if target is not None:
+            check_sorting(target, pictures.path)
+
+
+def propagator(options: Label) -> LabelPropagator:
+    return LabelPropagator(
+        n_neighbors=options.neighbours,
+        alpha=options.alpha,
+        rounds=options.rounds,
+        class_prior="estimated" if options.class_prior == "estimated" else None,
+    )
+
+
+def summary(labelled: Labelled) -> str:
+    """What came out, in a sentence."""
+    given, kept = int(labelled.given.sum()), int((labelled.kept & ~labelled.given).sum())
+    doubtful = int((~labelled.kept).sum())
+    rest = labelled.confidence[~labelled.given]
+    sure = f"; mean confidence {100 * rest.mean():.0f} %" if len(rest) else ""
+    left = f", {doubtful:,} too doubtful" if doubtful else ""
+    return f"{given:,} labels given, {kept:,} found{left}{sure}."
+
+
+def report(options: Label, labelled: Labelled, title: str, outputs: dict[str, Path], seconds: float) -> None:
+    """Say what came out."""
+    members = {class_: labelled.best == index for index, class_ in enumerate(labelled.classes)}
+    suggestions = [labelled.names[index] for index in labelled.suggestions]
+    if options.json:
+        result = {
+            "pictures": len(labelled.names),
+            "classes": {
+                class_: {
+                    "given": int((mask & labelled.given).sum()),
+                    "labelled": int((mask & labelled.kept & ~labelled.given).sum()),
+                }
+                for class_, mask in members.items()
+            },
+            "too_doubtful": int((~labelled.kept).sum()),
+            "mean_confidence": float(labelled.confidence[~labelled.given].mean()) if not labelled.given.all() else None,
+            "unreached": labelled.unreached,
+            "suggestions": suggestions,
+            "backbone": title,
+            "files": {name: str(path) for name, path in outputs.items()},
+            "seconds": seconds,
+        }
+        print(json.dumps(result))
+        return
+    width = max(len("class"), *map(len, labelled.classes))
+    print(f"{'class':<{width}}  given  labelled  confidence")
+    for class_, mask in list(members.items())[:MOST_LINES]:
+        found = mask & labelled.kept & ~labelled.given
+        sure = f"{100 * labelled.confidence[found].mean():.0f} %" if found.any() else ""
+        print(f"{class_:<{width}}  {int((mask & labelled.given).sum()):>5}  {int(found.sum()):>8}  {sure:>10}")
+    if len(members) > MOST_LINES:
+        print(f"… and {len(members) - MOST_LINES:,} more classes")
+    print(summary(labelled))
+    if suggestions:
+        print("To label next:", *suggestions, sep="\n  ")
+    written = [path for path in [*outputs.values(), options.copy_to, options.link_to] if path is not None]
+    say(f"Written: {', '.join(map(str, written))} ({seconds:.1f} s)")

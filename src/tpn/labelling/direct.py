@@ -1,0 +1,98 @@
+"""What labelled points say of others directly, without a graph: a linear model, or the nearest class mean."""
+
+import warnings
+from typing import Any, Protocol
+
+import numpy as np
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+
+from tpn.labelling.neighbours import Points
+
+REGULARISATION = 30.0
+"""C of the logistic regression, for points of length one."""
+SHARPNESS = 12.0
+"""What the cosine to a class mean is multiplied by before the softmax."""
+MOST_ITERATIONS = 200
+MOST_LINEAR = 300
+"""With more classes than this a linear model takes too long, and class means take its place."""
+
+
+class Direct(Protocol):
+    """A model of the classes."""
+
+    def fit(self, points: Points, labels: np.ndarray) -> "Direct":
+        """Learn from these points; labels are numbers from 0, every class among them."""
+
+    def proba(self, points: Points) -> np.ndarray:
+        """The share of each class in each point."""
+
+
+class Unit:
+    """Moves points around zero (if they are dense), and scales them to length one on average."""
+
+    def __init__(self, points: Points) -> None:
+        self.centre: Any = 0 if sparse.issparse(points) else points.mean(0)
+        squares = _squares(points if sparse.issparse(points) else points - self.centre)
+        self.length = np.asarray(np.sqrt(squares.mean()) or 1).astype(points.dtype)
+
+    def __call__(self, points: Points) -> Points:
+        return (points if sparse.issparse(points) else points - self.centre) / self.length
+
+
+class Linear:
+    """Logistic regression."""
+
+    def fit(self, points: Points, labels: np.ndarray) -> "Linear":
+        self.model = LogisticRegression(C=REGULARISATION, max_iter=MOST_ITERATIONS, tol=1e-3)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # it is a start for the propagation, no result
+            self.model.fit(points, labels)
+        return self
+
+    def proba(self, points: Points) -> np.ndarray:
+        return np.asarray(self.model.predict_proba(points), points.dtype)
+
+
+class Prototypes:
+    """The class whose mean points in the most similar direction."""
+
+    def fit(self, points: Points, labels: np.ndarray) -> "Prototypes":
+        number = int(labels.max()) + 1
+        places = (labels, np.arange(len(labels)))
+        members = sparse.csr_array((np.ones(len(labels), points.dtype), places), shape=(number, len(labels)))
+        means = members @ points
+        self.means = _directions(means.toarray() if sparse.issparse(means) else means)
+        return self
+
+    def proba(self, points: Points) -> np.ndarray:
+        lengths = np.sqrt(_squares(points))
+        scores = np.asarray(points @ self.means.T) * (SHARPNESS / np.where(lengths > 0, lengths, 1))[:, None]
+        scores = np.exp(scores - scores.max(1, keepdims=True))
+        return np.asarray(scores / scores.sum(1, keepdims=True), points.dtype)
+
+
+class Nothing:
+    """Every class alike, or as given."""
+
+    def __init__(self, prior: np.ndarray) -> None:
+        self.prior = prior
+
+    def fit(self, points: Points, labels: np.ndarray) -> "Nothing":
+        return self
+
+    def proba(self, points: Points) -> np.ndarray:
+        return np.tile(self.prior.astype(points.dtype), (points.shape[0], 1))
+
+
+def _squares(points: Any) -> np.ndarray:
+    """The squared length of each point."""
+    if sparse.issparse(points):
+        return np.asarray(points.multiply(points).sum(1)).ravel()
+    return np.asarray(np.square(points).sum(1))
+
+
+def _directions(vectors: np.ndarray) -> np.ndarray:
+    lengths = np.sqrt(np.square(vectors).sum(1, keepdims=True))
+    return np.asarray(vectors / np.where(lengths > 0, lengths, 1))

@@ -1,0 +1,79 @@
+"""Sorting pictures into a folder for each class."""
+
+import os
+import shutil
+from collections import Counter
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from tpn.errors import TPNError
+from tpn.files import UNFINISHED, explaining_failure, make_folder
+from tpn.labelling.labelling import Labelled
+from tpn.progress import progress
+
+NOT_IN_NAMES = '<>:"/\\|?*'
+"""What some file systems do not take in a name."""
+
+
+def check_sorting(target: Path, folder: Path) -> None:
+    """Refuse a place that is taken, or among the pictures."""
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise TPNError(f"{target} exists and is not an empty folder: choose another, or remove it.")
+    if target.resolve().is_relative_to(folder):
+        raise TPNError(f"{target} lies among the pictures of {folder}: choose another place.")
+
+
+def sort_pictures(labelled: Labelled, folder: Path, target: Path, how: Literal["copy", "link"]) -> int:
+    """Copy every picture with a label, or a link to it, into the folder of its class; all of them or nothing."""
+    places = plan(labelled)
+    part = target.with_name(f".{target.name}.{os.getpid()}{UNFINISHED}")
+    make_folder(part)
+    try:
+        with explaining_failure(target), progress("sorting", len(places), "pictures") as advance:
+            for name, place in places.items():
+                new = part / place
+                new.parent.mkdir(exist_ok=True)
+                if how == "copy":
+                    shutil.copy2(folder / name, new)
+                else:
+                    new.symlink_to((folder / name).resolve())
+                advance(1)
+            if target.is_dir():
+                target.rmdir()  # it is empty
+            os.rename(part, target)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return len(places)
+
+
+def plan(labelled: Labelled) -> dict[str, str]:
+    """Picture -> CLASS/FILE. Of files with the same name in a class, each has the folders before it in its name."""
+    folders = class_folders(labelled.classes)
+    kept = [(name, labelled.label(index)) for index, name in enumerate(labelled.names) if labelled.label(index)]
+    count = Counter((label, PurePosixPath(name).name.lower()) for name, label in kept)
+    places: dict[str, str] = {}
+    taken: set[str] = set()
+    for name, label in kept:
+        file = PurePosixPath(name).name
+        if count[label, file.lower()] > 1:
+            file = name.replace("/", "-")
+        path, number = PurePosixPath(file), 1
+        while f"{folders[label]}/{file}".lower() in taken:
+            number += 1
+            file = f"{path.stem}-{number}{path.suffix}"
+        taken.add(f"{folders[label]}/{file}".lower())
+        places[name] = f"{folders[label]}/{file}"
+    return places
+
+
+def class_folders(classes: list[str]) -> dict[str, str]:
+    """Class -> the name of its folder, which every file system takes."""
+    names: dict[str, str] = {}
+    for class_ in classes:
+        name = "".join("_" if mark in NOT_IN_NAMES or not mark.isprintable() else mark for mark in class_).strip(" .")
+        name, number = name or "_", 1
+        while name.lower() in (other.lower() for other in names.values()):
+            number += 1
+            name = f"{name}-{number}"
+        names[class_] = name
+    return names
