@@ -2,6 +2,7 @@
 
 from importlib.util import find_spec
 from pathlib import Path
+from pickle import UnpicklingError
 
 import torch
 import torch.nn.functional as F
@@ -60,7 +61,11 @@ class EfficientNetLite0(nn.Module):
     @classmethod
     def pretrained(cls) -> "EfficientNetLite0":
         """With the weights that its package carries."""
-        return cls().take(torch.load(weights_file(), map_location="cpu", weights_only=True))
+        file = weights_file()
+        try:
+            return cls().take(torch.load(file, map_location="cpu", weights_only=True))
+        except (OSError, EOFError, KeyError, RuntimeError, UnpicklingError) as failure:
+            raise TPNError(f"{file} is damaged: install the package {PACKAGE} again.") from failure
 
     def take(self, weights: dict[str, Tensor]) -> "EfficientNetLite0":
         """Take over weights under the names that they have in the package, every one of them."""

@@ -1,8 +1,10 @@
 """tpn label: label the rest of a folder of pictures."""
 
 import json
+import os
 import time
 import warnings
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -15,15 +17,20 @@ from tpn.cli.pictures import CacheOption
 from tpn.errors import TPNError, TPNWarning
 from tpn.files import check_target, write_text
 from tpn.images.cache import cache_folder
+from tpn.images.containers import printable
 from tpn.images.listing import counted
 from tpn.labelling.embedding import embed
 from tpn.labelling.estimator import LabelPropagator
+from tpn.labelling.features import prepare
 from tpn.labelling.labelling import Labelled, label_rest, read_features, write_labels, write_suggestions
 from tpn.labelling.networks import DEFAULT, find_network
 from tpn.labelling.page import make_page
 from tpn.labelling.pictures import LabelledFolder, find_pictures, label_by_folders, label_by_lists
 from tpn.labelling.sorting import check_sorting, sort_pictures
+from tpn.methods import find_method
+from tpn.methods.tpn import TPN
 from tpn.progress import say
+from tpn.training.run import find_run
 
 MOST_LINES = 20
 
@@ -63,6 +70,9 @@ class Label(MachineOptions, CacheOption):
     """Leave pictures without a label whose confidence is below this (0 to 1)."""
     suggest: int = 0
     """Name so many pictures whose labels would help most; they are written to a list beside --out, to be filled in."""
+    length_scale: Literal["local", "learned"] = "local"
+    """How near neighbours must be to count: measured by the distance of each picture's seventh neighbour; or as a run
+    of tpn (--backbone) has learned it for each picture."""
     neighbours: int = 10
     """Neighbours of each picture in the graph."""
     alpha: float = 0.9
@@ -78,18 +88,22 @@ class Label(MachineOptions, CacheOption):
 
 
 def main(arguments: list[str]) -> int:
+    if sum(argument.partition("=")[0] == "--labels" for argument in arguments) > 1:  # only the last would count
+        raise TPNError("Give --labels once, with all lists behind it: --labels FILE.csv FILE.csv.")
     options: Label = parse(Label, "tpn label", arguments)
     start = time.perf_counter()
     outputs = check_outputs(options)
     machine = options.prepare()
     pictures = find_pictures(options.folder)
-    check_places(options, pictures)
+    check_places(options, outputs, pictures)
     if options.labels:
         label_by_lists(pictures, options.labels)
     else:
         label_by_folders(pictures)
     pictures.check()
-    names, features = pictures.names, None
+    if options.length_scale == "learned" and not learned_by(options):
+        raise TPNError("--length-scale learned is for --backbone with a run of tpn, which has learned such scales.")
+    names = pictures.names
     if options.features is not None:
         features, title = read_features(options.features, len(names)), str(options.features)
     else:
@@ -98,12 +112,13 @@ def main(arguments: list[str]) -> int:
         names, features = embedded.names, embedded.features
     for sentence in pictures.problems.sentences:
         warnings.warn(sentence, TPNWarning, stacklevel=1)
-    labelled = label_rest(
-        names, features, pictures.labels, propagator(options), options.min_confidence, options.suggest
-    )
+    points = prepare(features) if options.length_scale == "local" else features
+    propagating = propagator(options, points.shape[1])
+    labelled = label_rest(names, points, pictures.labels, propagating, options.min_confidence, options.suggest)
     if "page" in outputs:
-        heading = f"{options.folder}: {counted(len(names), 'pictures')}, {counted(len(labelled.classes), 'classes')}"
-        facts = [summary(labelled), f"Features: {title}."]
+        counts = f"{counted(len(names), 'pictures')}, {counted(len(labelled.classes), 'classes')}"
+        heading = f"{printable(str(options.folder))}: {counts}"
+        facts = [summary(labelled), f"Features: {printable(title)}."]
         write_text(outputs["page"], make_page(labelled, pictures.path, heading, facts))
     if "suggestions" in outputs:
         write_suggestions(outputs["suggestions"], labelled)
@@ -124,28 +139,46 @@ def check_outputs(options: Label) -> dict[str, Path]:
             raise TPNError(f"--{name} must be at least {least}, not {getattr(options, name)}.")
     if not 0 <= options.alpha < 1:
         raise TPNError(f"--alpha must be at least 0 and below 1, not {options.alpha}.")
+    check_target(options.out)
     outputs = {"out": options.out}
     if options.suggest:
         outputs["suggestions"] = options.out.with_name(f"{options.out.stem}-suggestions.csv")
     if not options.no_page:
         outputs["page"] = options.page or options.out.with_suffix(".html")
-    if len(set(outputs.values())) < len(outputs) or set(outputs.values()) & set(options.labels):
-        raise TPNError("Two of the files have the same name: choose others for --out, --page and --labels.")
+    written = [*outputs.values(), *filter(None, (options.copy_to, options.link_to))]
+    read = {os.path.realpath(path) for path in (*options.labels, *filter(None, [options.features]))}
+    uses = Counter([*map(os.path.realpath, written), *read])
+    for path in written:
+        if uses[os.path.realpath(path)] > 1:
+            raise TPNError(f"{path} would have two uses: choose another --out, --page or --copy-to.")
     for path in outputs.values():
         check_target(path)
-        if path.exists() and not options.force:
+        if path.is_file() and not options.force:
             raise TPNError(f"{path} exists: choose another --out, or replace it with --force.")
     return outputs
 
 
-def check_places(options: Label, pictures: LabelledFolder) -> None:
+def check_places(options: Label, outputs: dict[str, Path], pictures: LabelledFolder) -> None:
+    """Refuse places that would harm the pictures."""
+    files = {str(pictures.path / name) for name in pictures.names}
+    for path in outputs.values():
+        if os.path.realpath(path) in files:
+            raise TPNError(f"{path} is one of the pictures: choose another --out or --page.")
     for target in (options.copy_to, options.link_to):
         if target is not None:
             check_sorting(target, pictures.path)
 
 
-def propagator(options: Label) -> LabelPropagator:
+def learned_by(options: Label) -> bool:
+    """Is the backbone a run of a method that learns length scales?"""
+    run = find_run(options.backbone)
+    return options.features is None and run.exists and issubclass(find_method(run.read_config().method), TPN)
+
+
+def propagator(options: Label, dimensions: int) -> LabelPropagator:
+    """Features of a TPN are divided by their length scales already: W = exp(-d²/2D) of them, as in its equation (2)."""
     return LabelPropagator(
+        length_scale="local" if options.length_scale == "local" else (2 * dimensions) ** 0.5,
         n_neighbors=options.neighbours,
         alpha=options.alpha,
         rounds=options.rounds,
@@ -187,16 +220,17 @@ def report(options: Label, labelled: Labelled, title: str, outputs: dict[str, Pa
         }
         print(json.dumps(result))
         return
-    width = max(len("class"), *map(len, labelled.classes))
+    shown = {class_: printable(class_) for class_ in labelled.classes}
+    width = max(len("class"), *map(len, shown.values()))
     print(f"{'class':<{width}}  given  labelled  confidence")
     for class_, mask in list(members.items())[:MOST_LINES]:
         found = mask & labelled.kept & ~labelled.given
         sure = f"{100 * labelled.confidence[found].mean():.0f} %" if found.any() else ""
-        print(f"{class_:<{width}}  {int((mask & labelled.given).sum()):>5}  {int(found.sum()):>8}  {sure:>10}")
+        print(f"{shown[class_]:<{width}}  {int((mask & labelled.given).sum()):>5}  {int(found.sum()):>8}  {sure:>10}")
     if len(members) > MOST_LINES:
         print(f"… and {len(members) - MOST_LINES:,} more classes")
     print(summary(labelled))
     if suggestions:
-        print("To label next:", *suggestions, sep="\n  ")
+        print("To label next:", *map(printable, suggestions), sep="\n  ")
     written = [path for path in [*outputs.values(), options.copy_to, options.link_to] if path is not None]
     say(f"Written: {', '.join(map(str, written))} ({seconds:.1f} s)")

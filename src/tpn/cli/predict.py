@@ -15,7 +15,7 @@ from tpn.cli.machine import MachineOptions
 from tpn.cli.parsing import Flag, parse
 from tpn.episodes import Setting, Task
 from tpn.errors import TPNError, TPNWarning
-from tpn.evaluation.protocol import check_setting
+from tpn.evaluation.protocol import PICTURES_AT_ONCE, check_setting
 from tpn.images.containers import printable
 from tpn.images.decoding import NotAPicture, decode
 from tpn.labelling.pictures import find_pictures
@@ -102,6 +102,8 @@ def check(method: Method, classes: dict[str, list[Path]]) -> None:
 def read(file: Path, size: int) -> np.ndarray | str:
     """The pixels of a picture, or why there are none."""
     try:
+        if file.exists() and not file.is_file():
+            return "it is no ordinary file"
         return decode(file.read_bytes(), size)
     except OSError as failure:
         return f"{failure.strerror or failure}"
@@ -115,7 +117,7 @@ def classify(method: Method, pixels: np.ndarray, labels: list[int], way: int, ch
     if channels == 1:
         pictures = pictures.mean(1, keepdim=True)
     with torch.no_grad():
-        inputs = method.represent(pictures)[None]
+        inputs = torch.cat([method.represent(part) for part in torch.split(pictures, PICTURES_AT_ONCE)])[None]
     task = Task(inputs, torch.tensor([labels], device=method.device), way, len(pixels) - len(labels))
     for parameter in method.parameters():
         parameter.requires_grad = False
@@ -140,6 +142,7 @@ def tell(options: Predict, method: Method, classes: list[str], files: list[Path]
         result = {"method": method.info.name, "transduction": method.info.transduction, "predictions": predictions}
         print(json.dumps(result))
         return
-    width = max(len(classes[int(index)]) for index in best.indices)
+    shown = [printable(class_) for class_ in classes]
+    width = max(len(shown[int(index)]) for index in best.indices)
     for file, index, value in zip(files, best.indices, best.values, strict=True):
-        print(f"{classes[int(index)]:<{width}}  {100 * float(value):>5.1f} %  {printable(str(file))}")
+        print(f"{shown[int(index)]:<{width}}  {100 * float(value):>5.1f} %  {printable(str(file))}")

@@ -1,7 +1,7 @@
 """What labelled points say of others directly, without a graph: a linear model, or the nearest class mean."""
 
 import warnings
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from scipy import sparse
@@ -19,6 +19,7 @@ MOST_LINEAR = 300
 """With more classes than this a linear model takes too long, and class means take its place."""
 
 
+@runtime_checkable
 class Direct(Protocol):
     """A model of the classes."""
 
@@ -44,8 +45,10 @@ class Unit:
 class Linear:
     """Logistic regression."""
 
+    def __init__(self) -> None:
+        self.model = LogisticRegression(C=REGULARISATION, max_iter=MOST_ITERATIONS, tol=1e-3, warm_start=True)
+
     def fit(self, points: Points, labels: np.ndarray) -> "Linear":
-        self.model = LogisticRegression(C=REGULARISATION, max_iter=MOST_ITERATIONS, tol=1e-3)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # it is a start for the propagation, no result
             self.model.fit(points, labels)

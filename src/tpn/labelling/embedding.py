@@ -1,7 +1,9 @@
 """From picture files to features: each content once, then from the cache."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import warnings
+from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -53,8 +55,11 @@ def embed(
         missing = [name for name, content in contents.items() if content is None or content not in features]
         if missing:
             loaded = network.load()
-            with progress("embedding", len(names), "pictures", len(names) - len(missing)) as advance:
-                for batch in _decoded(folder, missing, loaded.image_size):
+            with (
+                progress("embedding", len(names), "pictures", len(names) - len(missing)) as advance,
+                closing(_decoded(folder, missing, loaded.image_size)) as batches,
+            ):
+                for batch in batches:
                     for one in batch:
                         if one.why:
                             problems.add(UNREADABLE, f"{printable(one.name)}: {one.why}")
@@ -95,11 +100,12 @@ def _embed_batch(
     return found
 
 
-def _decoded(folder: Path, names: Iterable[str], size: int) -> Iterator[list[Decoded]]:
+def _decoded(folder: Path, names: Iterable[str], size: int) -> Generator[list[Decoded], None, None]:
     """Files read and decoded, in batches, the next ones while the last is being embedded."""
     remaining = iter(names)
     batches = iter(lambda: list(islice(remaining, PICTURES_AT_ONCE)), [])
-    with ThreadPoolExecutor() as pool:
+    # decoding silences warnings for a while, and threads that do so at the same time leave them silenced
+    with warnings.catch_warnings(), ThreadPoolExecutor() as pool:
         waiting = [pool.map(lambda name: _decode(folder, name, size), batch) for batch in islice(batches, 2)]
         try:
             while waiting:

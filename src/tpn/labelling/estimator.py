@@ -9,6 +9,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import assert_all_finite
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
@@ -16,17 +17,20 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from tpn.errors import TPNWarning
 from tpn.labelling import graph as graphs
 from tpn.labelling.direct import MOST_LINEAR, Direct, Linear, Nothing, Prototypes, Unit
+from tpn.labelling.features import factor_into_range
 from tpn.labelling.neighbours import Neighbours, Points, Search
-from tpn.labelling.solver import spread
+from tpn.labelling.solver import Spreading
 
 UNLABELLED = -1
 CONFIDENT_SHARE = 0.5
 """The share of each class, the surest first, that the direct model learns from in the next round."""
 MOST_LEARNED = 20_000
 """It learns from no more points than this."""
-SHARPNESS = 1.75
+SHARPNESS = 1.7
 """The power that makes shares probabilities: means over neighbours are less sure than they ought to be."""
 BALANCING_STEPS = 20
+ROUGHLY = 1e-2
+"""The tolerance of all rounds but the last."""
 
 
 class LabelPropagator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -126,11 +130,13 @@ class LabelPropagator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any) -> "LabelPropagator":
         """Spread the labels `y` over the points `X`; -1 stands where there is no label."""
         X, codes = self._take(X, y)
+        self._factor = factor_into_range(X)
+        X = X if self._factor == 1 else X * X.dtype.type(self._factor)
         fixed = codes >= 0
         number = len(self.classes_)
         given = np.eye(number, dtype=X.dtype)[codes[fixed]]
         self._prior = self._check_prior(number)
-        self._scale = None if self.length_scale == "local" else float(self.length_scale)
+        self._scale = None if self.length_scale == "local" else float(self.length_scale) * self._factor
         self._neighbours = Neighbours(X, self.search, self.n_jobs)
         graph, self._scales = graphs.connect(self._neighbours, min(self.n_neighbors, X.shape[0] - 1), self._scale)
         self._tell_of_unreached(graph, fixed)
@@ -147,13 +153,12 @@ class LabelPropagator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         y = column_or_1d(y, warn=True)
         if len(y) != X.shape[0]:
             raise ValueError(f"Found input variables with inconsistent numbers of samples: {[X.shape[0], len(y)]}")
-        if y.dtype == object:
-            labelled = np.array([not (isinstance(label, Integral) and label == UNLABELLED) for label in y], bool)
-        else:
-            labelled = y != UNLABELLED if np.issubdtype(y.dtype, np.number) else np.ones(len(y), bool)
+        if y.dtype.kind == "f":
+            assert_all_finite(y, input_name="y")
+        labelled = is_labelled(y)
         if not labelled.any():
             raise ValueError("There are no labels: all of y is -1.")
-        known = np.array(y[labelled].tolist()) if y.dtype == object else y[labelled]
+        known = as_one_kind(y[labelled]) if y.dtype == object else y[labelled]
         check_classification_targets(known)
         self.classes_, of_known = np.unique(known, return_inverse=True)
         if len(self.classes_) < 2:
@@ -190,10 +195,11 @@ class LabelPropagator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         labelled = np.flatnonzero(fixed)
         learned, labels = labelled, codes[labelled]
         rounds = 0 if isinstance(self._model, Nothing) or fixed.all() else self.rounds
-        spreading: np.ndarray | None = None
+        spreading, system = None, Spreading(graph, fixed, self.alpha)
         for turn in range(rounds + 1):
             said = self._model.fit(points[learned], labels).proba(points)
-            solution = spread(graph, given, fixed, said, self.alpha, self.tol, self.max_iter, spreading)
+            tol = self.tol if turn == rounds else max(self.tol, ROUGHLY)
+            solution = system.solve(given, said, tol, self.max_iter, spreading)
             spreading = solution.values
             self._factors = self._balance(spreading[~fixed], len(labelled))
             shares = self._as_shares(spreading)
@@ -257,12 +263,15 @@ class LabelPropagator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         X = X.astype(self._neighbours.points.dtype, copy=False)
+        X = X if self._factor == 1 else X * X.dtype.type(self._factor)
         squares, found = self._neighbours.of(X, min(self.n_neighbors, self._neighbours.points.shape[0]))
         scales = np.full(len(squares), self._scale, X.dtype) if self._scale else None
         scales = graphs.length_scales(squares, self._scales) if scales is None else scales
         weights = graphs.weights(squares, scales, self._scales[found])
         total = weights.sum(1, keepdims=True)
-        near = np.einsum("qk,qkc->qc", weights, self._spread[found]) / np.where(total > 0, total, 1)
+        starts = np.arange(0, weights.size + 1, weights.shape[1])
+        tied = sparse.csr_array((weights.ravel(), found.ravel(), starts), shape=(len(found), len(self._spread)))
+        near = tied @ self._spread / np.where(total > 0, total, 1)
         alpha = np.where(total > 0, self.alpha, 0).astype(X.dtype)
         return self._as_probabilities(alpha * near + (1 - alpha) * self._model.proba(self._unit(X)))
 
@@ -270,6 +279,23 @@ class LabelPropagator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The most probable class of each new point."""
         best = self.predict_proba(X).argmax(1)
         return np.asarray(self.classes_[best])
+
+
+def is_labelled(y: np.ndarray) -> np.ndarray:
+    """Which points have a label. NumPy makes text of a -1 among text: it is no label either."""
+    if y.dtype == object:
+        return np.array([not (isinstance(label, Integral) and label == UNLABELLED) for label in y], bool)
+    if y.dtype.kind == "U":
+        return np.asarray(y != str(UNLABELLED))
+    return np.asarray(y != UNLABELLED) if y.dtype.kind in "iuf" else np.ones(len(y), bool)
+
+
+def as_one_kind(labels: np.ndarray) -> np.ndarray:
+    """Labels that were any objects as an array of numbers or of text."""
+    known = np.array(labels.tolist())
+    if known.dtype.kind not in "biuf" and not all(isinstance(label, str) for label in labels):
+        raise ValueError("Labels must be all text or all numbers, with -1 where there is no label.")
+    return known
 
 
 def surest(shares: np.ndarray, free: np.ndarray, most: int) -> np.ndarray:

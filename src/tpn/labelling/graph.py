@@ -35,17 +35,19 @@ def connect(neighbours: Neighbours, k: int, scale: float | None = None) -> tuple
     number, k = found.shape
     scales = np.full(number, scale, squares.dtype) if scale is not None else length_scales(squares)
     data = weights(squares, scales, scales[found])
-    # an edge that is too weak to be a number would still be an edge
+    if (repeats := _repeats(found)).any():
+        data = np.where(repeats, 0, data)
     starts = np.arange(0, (number + 1) * k, k) if k else np.zeros(number + 1, np.int64)
     chosen = sparse.csr_array((data.ravel(), found.ravel(), starts), shape=(number, number))
-    chosen.sum_duplicates() if _repeats(found) else chosen.sort_indices()
+    chosen.sum_duplicates() if repeats.any() else chosen.sort_indices()
     graph = sparse.csr_array(chosen.maximum(chosen.T))
     graph.setdiag(0) if graph.diagonal().any() else None
-    graph.eliminate_zeros()
+    graph.eliminate_zeros()  # an edge that is too weak to be a number would still be an edge
     return graph, scales
 
 
-def _repeats(found: np.ndarray) -> bool:
-    """Has an approximate search repeated a neighbour, for want of others?"""
-    ordered = np.sort(found, 1)
-    return bool((ordered[:, 1:] == ordered[:, :-1]).any())
+def _repeats(found: np.ndarray) -> np.ndarray:
+    """Which neighbours an approximate search has repeated, for want of others: they follow each other."""
+    repeats = np.zeros(found.shape, bool)
+    repeats[:, 1:] = found[:, 1:] == found[:, :-1]
+    return repeats

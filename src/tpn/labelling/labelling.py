@@ -2,6 +2,7 @@
 
 import csv
 import io
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,6 @@ from tpn.errors import TPNError
 from tpn.files import write_text
 from tpn.images.containers import as_text
 from tpn.labelling.estimator import LabelPropagator
-from tpn.labelling.features import prepare
 from tpn.labelling.suggestions import suggest
 
 
@@ -40,13 +40,13 @@ class Labelled:
 
 def label_rest(
     names: list[str],
-    features: np.ndarray,
+    points: np.ndarray,
     labels: dict[str, str],
     propagator: LabelPropagator,
     min_confidence: float = 0.0,
     suggestions: int = 0,
 ) -> Labelled:
-    """Spread the labels of some pictures to all of them."""
+    """Spread the labels of some pictures, which are these points, to all of them."""
     classes = sorted({labels[name] for name in names if name in labels})
     if len(classes) < 2:
         raise TPNError(
@@ -55,7 +55,6 @@ def label_rest(
         )
     code = {class_: index for index, class_ in enumerate(classes)}
     y = np.array([code[labels[name]] if name in labels else -1 for name in names])
-    points = prepare(features)
     propagator.fit(points, y)
     probabilities, given = propagator.label_distributions_, y >= 0
     confidence = probabilities.max(1)
@@ -74,20 +73,23 @@ def label_rest(
 def read_features(file: Path, pictures: int) -> np.ndarray:
     """Features that were made elsewhere: a row for each picture, in the order of their paths."""
     try:
-        features = np.load(file, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as failure:
+        with open(file, "rb") as stream:
+            loaded = np.load(stream, allow_pickle=False)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as failure:
         raise TPNError(f"Cannot read {file} as an array of numbers (.npy): {failure}.") from failure
-    if not isinstance(features, np.ndarray) or features.ndim != 2 or features.dtype.kind not in "fiu":
+    whole = isinstance(loaded, np.ndarray) and loaded.ndim == 2 and loaded.shape[1] > 0
+    if not whole or loaded.dtype.kind not in "fiu":
         raise TPNError(f"{file} must hold one matrix of numbers: a row for each picture, a column for each feature.")
-    if len(features) != pictures:
+    if len(loaded) != pictures:
         raise TPNError(
-            f"{file} has {len(features):,} rows, and the folder {pictures:,} pictures: there must be a row for each, "
+            f"{file} has {len(loaded):,} rows, and the folder {pictures:,} pictures: there must be a row for each, "
             "in the order of their paths."
         )
-    features = features.astype(np.float32)
-    whole = np.isfinite(features).all(1)
-    if not whole.all():
-        raise TPNError(f"{file} has values that are not numbers, in row {int(np.argmin(whole)) + 1}.")
+    with np.errstate(over="ignore"):
+        features = np.asarray(loaded, np.float32)
+    finite = np.isfinite(features).all(1)
+    if not finite.all():
+        raise TPNError(f"{file} has values that are no numbers, or far too large, in row {int(np.argmin(finite)) + 1}.")
     return features
 
 

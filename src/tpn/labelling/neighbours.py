@@ -16,14 +16,14 @@ Points: TypeAlias = np.ndarray | sparse.csr_matrix | sparse.csr_array
 
 MOST_EXACT = 10_000
 """More points than this are searched cell by cell."""
-CELL = 160
+CELL = 128
 """Points in a cell."""
 CELLS_SEARCHED = 8
 MOST_FLAT_CELLS = 2048
 """Among more cells than this the nearest are themselves found on a graph."""
 ROUNDS, SAMPLE = 4, 39
 """How often cells are moved to the middle of their points, and how many points of each decide on it."""
-SPARE = 8
+SPARE = 4
 """Neighbours that are searched for beyond those asked for, so that rounding in the search decides on none of them."""
 BLOCK = 2**22
 """Differences that are held at once."""

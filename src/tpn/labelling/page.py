@@ -1,6 +1,7 @@
 """A page that shows what each picture was taken for, from sure to doubtful, and what to label next."""
 
 import base64
+import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from html import escape
@@ -47,7 +48,11 @@ def make_page(labelled: Labelled, folder: Path, title: str, facts: Sequence[str]
     chosen = {class_: _examples(labelled, class_) for class_ in range(min(len(labelled.classes), MOST_CLASSES))}
     wanted = sorted({int(index) for indices in [*chosen.values(), labelled.suggestions] for index in indices})
     pictures: dict[int, str] = {}
-    with ThreadPoolExecutor() as pool, progress("drawing", len(wanted), "pictures") as advance:
+    with (
+        warnings.catch_warnings(),  # which decoding in several threads at once may leave silenced
+        ThreadPoolExecutor() as pool,
+        progress("drawing", len(wanted), "pictures") as advance,
+    ):
         for index, picture in zip(
             wanted, pool.map(lambda i: _picture(folder / labelled.names[i]), wanted), strict=True
         ):
@@ -60,13 +65,13 @@ def make_page(labelled: Labelled, folder: Path, title: str, facts: Sequence[str]
         _contents(labelled),
     ]
     if len(labelled.suggestions):
-        shown = "".join(_figure(labelled, i, pictures[int(i)], "guess: ") for i in labelled.suggestions)
+        shown = "".join(_figure(labelled, i, pictures[i], "guess: ") for i in map(int, labelled.suggestions))
         parts.append(
             "<h2>Label these next</h2><p>Each is typical of many doubtful pictures; the most helpful first.</p>"
             f"<div class=row>{shown}</div>"
         )
     for class_, indices in chosen.items():
-        shown = "".join(_figure(labelled, i, pictures[int(i)]) for i in indices)
+        shown = "".join(_figure(labelled, i, pictures[i]) for i in map(int, indices))
         parts.append(f"{_heading(labelled, class_, len(indices))}<div class=row>{shown}</div>")
     if len(labelled.classes) > MOST_CLASSES:
         parts.append(f"<p>{len(labelled.classes) - MOST_CLASSES:,} more classes are not shown.</p>")
@@ -92,6 +97,8 @@ def _examples(labelled: Labelled, class_: int) -> np.ndarray:
 def _picture(file: Path) -> str:
     """A picture as part of the page; nothing if it cannot be read (any more)."""
     try:
+        if not file.is_file():  # a pipe would wait for somebody to fill it
+            return ""
         return base64.b64encode(thumbnail(file.read_bytes(), SIZE)).decode()
     except (OSError, NotAPicture):
         return ""

@@ -94,7 +94,7 @@ def label_by_lists(pictures: LabelledFolder, lists: Iterable[Path]) -> None:
             where = f"{file.name}, row {number}"
             if name is None:
                 unknown += 1
-                missing.add("labels are for files that are not there", f"{printable(path)} ({where})")
+                missing.add("pictures with a label are missing", f"{printable(path)} ({where})")
             elif name in said and said[name][0] != label:
                 before, place = said[name]
                 raise TPNError(
@@ -114,24 +114,32 @@ class Finder:
 
     def __init__(self, pictures: LabelledFolder) -> None:
         self.root, self.names = pictures.path, set(pictures.names)
-        self.composed = {unicodedata.normalize("NFC", name): name for name in pictures.names}
+        self.is_root: dict[PurePosixPath, bool] = {}
+        self.composed = {unicodedata.normalize("NFC", as_text(name)): name for name in pictures.names}
 
     def find(self, path: str) -> str | None:
-        """As it stands, from the folder or absolute, with / or \\, composed letters or not."""
-        for candidate in (path, path.replace("\\", "/")):
-            name = candidate
+        """As it stands, from the folder or absolute, with spaces around it or \\ for /, composed letters or not."""
+        for candidate in (path, path.strip(), path.strip().replace("\\", "/")):
+            name = PurePosixPath(os.path.normpath(candidate)).as_posix()
             if os.path.isabs(candidate):
-                try:
-                    name = Path(candidate).resolve().relative_to(self.root).as_posix()
-                except (ValueError, OSError, RuntimeError):
-                    continue
-            else:
-                name = str(PurePosixPath(os.path.normpath(name)))
+                name = self._below_root(name)
             if name in self.names:
                 return name
             if (composed := self.composed.get(unicodedata.normalize("NFC", name))) is not None:
                 return composed
         return None
+
+    def _below_root(self, path: str) -> str:
+        """An absolute path from the folder on, which links may lead to, and which may have links inside."""
+        for parent in PurePosixPath(path).parents:
+            if parent not in self.is_root:
+                try:
+                    self.is_root[parent] = Path(parent).resolve() == self.root
+                except (ValueError, OSError, RuntimeError):
+                    self.is_root[parent] = False
+            if self.is_root[parent]:
+                return PurePosixPath(path).relative_to(parent).as_posix()
+        return path
 
 
 def read_rows(file: Path) -> list[tuple[int, str, str]]:
@@ -159,9 +167,9 @@ def read_rows(file: Path) -> list[tuple[int, str, str]]:
             continue
         if len(cells) < len(header) and header.index("path") >= len(cells):
             raise TPNError(f"{file} is incomplete in row {number}.")
-        path = cells[header.index("path")]
+        path = row[header.index("path")]
         label = cells[header.index("label")] if header.index("label") < len(cells) else ""
-        if not path:
+        if label and not path.strip():
             raise TPNError(f"{file} has a label without a path in row {number}.")
         if label:
             found.append((number, path, label))

@@ -18,49 +18,45 @@ class Solution:
     converged: bool
 
 
-def spread(
-    graph: sparse.csr_array,
-    labels: np.ndarray,
-    fixed: np.ndarray,
-    prior: np.ndarray,
-    alpha: float,
-    tol: float = 1e-3,
-    max_iter: int = 1000,
-    start: np.ndarray | None = None,
-) -> Solution:
-    """F with F = α D^-1 W F + (1 - α) P where nothing is known, and F = `labels` where `fixed`.
+class Spreading:
+    """Labels that spread over a graph from those points whose labels are known (`fixed`)."""
 
-    Each row is a mean of its neighbours' rows (weighted by the edges) and of its own row of the prior P, so rows that
-    sum to one keep doing so. A point without any edge has its row of P. With F = D^-1/2 G it is the symmetric system
-    (I - α D^-1/2 W D^-1/2) G = B, which conjugate gradients solve.
-    """
-    free = ~fixed
-    dtype = prior.dtype
-    degree = np.asarray(graph.sum(1)).ravel()
-    isolated = free & (degree <= 0)
-    root = np.sqrt(np.where(degree > 0, degree, 1)).astype(dtype)
-    inner = graph[free][:, free]
-    scaling = sparse.diags_array(1 / root[free])
-    S = sparse.csr_array(scaling @ inner @ scaling).astype(dtype)
-    known = (graph[free][:, fixed] @ labels) / root[free, None]
-    own = np.where(isolated[free, None], 1, 1 - alpha) * root[free, None] * prior[free]
-    B = (alpha * known + own).astype(dtype)
-    G = (prior if start is None else start)[free] * root[free, None]
-    solved, iterations, converged = np.empty_like(B), 0, True
-    for first in range(0, B.shape[1], COLUMNS):
-        part = slice(first, first + COLUMNS)
-        solved[:, part], used, well = conjugate_gradients(S, alpha, B[:, part], G[:, part], tol, max_iter)
-        iterations, converged = max(iterations, used), converged and well
-    values = np.array(labels_everywhere(labels, fixed, prior))
-    values[free] = solved / root[free, None]
-    return Solution(values, iterations, converged)
+    def __init__(self, graph: sparse.csr_array, fixed: np.ndarray, alpha: float) -> None:
+        self.free, self.fixed, self.alpha = ~fixed, fixed, alpha
+        degree = np.asarray(graph.sum(1)).ravel()
+        self.isolated = (degree <= 0)[self.free, None]
+        self.root = np.sqrt(np.where(degree > 0, degree, 1)).astype(graph.dtype)[self.free, None]
+        rows = graph[self.free]
+        scaling = sparse.diags_array(1 / self.root.ravel())
+        self.S = sparse.csr_array(scaling @ rows[:, self.free] @ scaling)
+        self.from_fixed = rows[:, fixed]
 
+    def solve(
+        self,
+        labels: np.ndarray,
+        prior: np.ndarray,
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        start: np.ndarray | None = None,
+    ) -> Solution:
+        """F with F = α D^-1 W F + (1 - α) P where nothing is known, and F = `labels` where they are.
 
-def labels_everywhere(labels: np.ndarray, fixed: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    """The labels where they are known, nothing elsewhere."""
-    values = np.zeros_like(prior)
-    values[fixed] = labels
-    return values
+        Each row is a mean of its neighbours' rows (weighted by the edges) and of its own row of the prior P, so rows
+        that sum to one keep doing so. A point without any edge has its row of P. With F = D^-1/2 G it is the symmetric
+        system (I - α D^-1/2 W D^-1/2) G = B, which conjugate gradients solve.
+        """
+        own = np.where(self.isolated, 1, 1 - self.alpha).astype(prior.dtype) * self.root * prior[self.free]
+        B = self.alpha * (self.from_fixed @ labels) / self.root + own
+        G = (prior if start is None else start)[self.free] * self.root
+        solved, iterations, converged = np.empty_like(B), 0, True
+        for first in range(0, B.shape[1], COLUMNS):
+            part = slice(first, first + COLUMNS)
+            solved[:, part], used, well = conjugate_gradients(self.S, self.alpha, B[:, part], G[:, part], tol, max_iter)
+            iterations, converged = max(iterations, used), converged and well
+        values = np.empty_like(prior)
+        values[self.fixed] = labels
+        values[self.free] = solved / self.root
+        return Solution(values, iterations, converged)
 
 
 def conjugate_gradients(

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from tpn.errors import TPNError
-from tpn.files import UNFINISHED, explaining_failure, make_folder
+from tpn.files import UNFINISHED, explaining_failure, make_folder, resolved
 from tpn.labelling.labelling import Labelled
 from tpn.progress import progress
 
@@ -17,15 +17,19 @@ NOT_IN_NAMES = '<>:"/\\|?*'
 
 def check_sorting(target: Path, folder: Path) -> None:
     """Refuse a place that is taken, or among the pictures."""
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+    place = resolved(target)
+    if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise TPNError(f"{target} exists and is not an empty folder: choose another, or remove it.")
-    if target.resolve().is_relative_to(folder):
+    above = next(parent for parent in place.parents if parent.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        raise TPNError(f"{target} cannot be made: {above} is {'not to be written' if above.is_dir() else 'a file'}.")
+    if place.is_relative_to(folder):
         raise TPNError(f"{target} lies among the pictures of {folder}: choose another place.")
 
 
 def sort_pictures(labelled: Labelled, folder: Path, target: Path, how: Literal["copy", "link"]) -> int:
     """Copy every picture with a label, or a link to it, into the folder of its class; all of them or nothing."""
-    places = plan(labelled)
+    places, target = plan(labelled), resolved(target)
     part = target.with_name(f".{target.name}.{os.getpid()}{UNFINISHED}")
     make_folder(part)
     try:

@@ -17,13 +17,13 @@ def suggest(points: np.ndarray, probabilities: np.ndarray, free: np.ndarray, num
     middle of each is typical of many that are doubtful, and the groups lie apart. Groups with much doubt come first.
     """
     candidates = np.flatnonzero(free)
-    number = min(number, len(candidates))
-    if number == 0:
-        return candidates[:0]
     doubt = doubts(probabilities[candidates])
     if len(candidates) > MOST_POINTS:
         most = np.argsort(-doubt, kind="stable")[:MOST_POINTS]
         candidates, doubt = candidates[most], doubt[most]
+    number = min(number, len(candidates))
+    if number == 0:
+        return candidates[:0]
     weights = doubt + 1e-6
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different points than groups

