@@ -24,7 +24,7 @@ from tpn.labelling.solver import Spreading
 UNLABELLED = -1
 CONFIDENT_SHARE = 0.5
 """The share of each class, the surest first, that the direct model learns from in the next round."""
-MOST_LEARNED = 20_000
+MOST_LEARNED = 5_000
 """It learns from no more points than this."""
 SHARPNESS = 1.7
 """The power that makes shares probabilities: means over neighbours are less sure than they ought to be."""

@@ -18,7 +18,7 @@ MOST_EXACT = 10_000
 """More points than this are searched cell by cell."""
 CELL = 128
 """Points in a cell."""
-CELLS_SEARCHED = 8
+CELLS_SEARCHED = 6
 MOST_FLAT_CELLS = 2048
 """Among more cells than this the nearest are themselves found on a graph."""
 ROUNDS, SAMPLE = 4, 39
