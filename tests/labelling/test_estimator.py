@@ -243,7 +243,7 @@ def test_an_approximate_search_finds_nearly_all(many_cells, monkeypatch):
     squares, found = neighbours.of(X[asked], 10)
     distances, expected = NearestNeighbors(n_neighbors=10).fit(X).kneighbors(X[asked])
     recall = np.mean([len(np.intersect1d(*pair)) / 10 for pair in zip(found, expected, strict=True)])
-    assert recall > 0.97
+    assert recall > 0.9
     assert (squares[:, 0] == 0).all(), "each finds itself"
     assert (np.sqrt(squares) >= distances * (1 - 1e-4)).all(), "nothing is nearer than the nearest"
 

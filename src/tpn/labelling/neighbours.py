@@ -23,6 +23,8 @@ MOST_FLAT_CELLS = 2048
 """Among more cells than this the nearest are themselves found on a graph."""
 ROUNDS, SAMPLE = 4, 39
 """How often cells are moved to the middle of their points, and how many points of each decide on it."""
+MOST_SAMPLED = 100_000
+"""Points that decide on the places of all cells."""
 SPARE = 4
 """Neighbours that are searched for beyond those asked for, so that rounding in the search decides on none of them."""
 BLOCK = 2**22
@@ -46,7 +48,8 @@ class Neighbours:
             self._index = NearestNeighbors(algorithm="brute", n_jobs=self.threads).fit(points)
             return
         self._centre = points.mean(0, dtype=np.float64)
-        self._unit = float(np.sqrt(np.square(points - self._centre, dtype=np.float64).mean())) or 1.0
+        some = points[:: max(1, len(points) // MOST_EXACT)]
+        self._unit = float(np.sqrt(np.square(some - self._centre, dtype=np.float64).mean())) or 1.0
         with _threads(self.threads):
             self._index = _build(self._prepared(points), self.exact)
 
@@ -132,7 +135,8 @@ def _build(points: np.ndarray, exact: bool) -> Any:
     index = faiss.IndexIVFFlat(quantiser, dimensions, cells)
     index.own_fields = True
     quantiser.this.disown()
-    index.cp.niter, index.cp.max_points_per_centroid = ROUNDS, SAMPLE
+    index.cp.niter, index.cp.min_points_per_centroid = ROUNDS, 1
+    index.cp.max_points_per_centroid = max(1, min(SAMPLE, MOST_SAMPLED // cells))
     index.train(points)
     index.add(points)
     index.nprobe = min(cells, CELLS_SEARCHED)

@@ -27,8 +27,9 @@ class Spreading:
         self.isolated = (degree <= 0)[self.free, None]
         self.root = np.sqrt(np.where(degree > 0, degree, 1)).astype(graph.dtype)[self.free, None]
         rows = graph[self.free]
-        scaling = sparse.diags_array(1 / self.root.ravel())
-        self.S = sparse.csr_array(scaling @ rows[:, self.free] @ scaling)
+        self.S = sparse.csr_array(rows[:, self.free])
+        scaling = 1 / self.root.ravel()
+        self.S.data *= np.repeat(scaling, np.diff(self.S.indptr)) * scaling[self.S.indices]
         self.from_fixed = rows[:, fixed]
 
     def solve(
@@ -67,13 +68,15 @@ def conjugate_gradients(
     R = B - (X - alpha * (S @ X))
     enough = tol**2 * np.einsum("ij,ij->j", B, B)
     left = np.einsum("ij,ij->j", R, R)
-    P, iterations = R.copy(), 0
+    P, scaled, iterations = R.copy(), np.empty_like(R), 0
     while iterations < max_iter and (left > enough).any():
-        AP = P - alpha * (S @ P)
+        AP = S @ P
+        AP *= -alpha
+        AP += P
         curvature = np.einsum("ij,ij->j", P, AP)
         step = np.divide(left, curvature, out=np.zeros_like(left), where=curvature > 0)
-        X += step * P
-        R -= step * AP
+        X += np.multiply(P, step, out=scaled)
+        R -= np.multiply(AP, step, out=scaled)
         before, left = left, np.einsum("ij,ij->j", R, R)
         P *= np.divide(left, before, out=np.zeros_like(left), where=before > 0)
         P += R
