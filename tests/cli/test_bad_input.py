@@ -18,7 +18,7 @@ TINY = ["--way", "2", "--shot", "1", "--query", "2", "--episodes", "2", "--valid
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["fly"], "Unknown command 'fly': choose one of train, pretrain, splits, evaluate"),
+        (["fly"], "Unknown command 'fly': choose one of label, predict, train, pretrain, splits"),
         (["train", "tpm"], "Unknown method 'tpm': choose one of"),
         (["train", "--way", "5"], "Name the method first: tpn train METHOD --way 5"),
         (["train", "tpn", "--data", "imagenet"], "Unknown data 'imagenet'"),

@@ -21,7 +21,7 @@ def test_they_are_known_by_their_names_and_small():
     for name in NAMES:
         files = {file.name: file.stat().st_size for file in (SHIPPED / name).iterdir()}
         assert files.keys() == {"config.json", "metrics.jsonl", "model.safetensors"}
-        assert files["model.safetensors"] < 600_000
+        assert files["model.safetensors"] < 650_000
 
 
 def test_they_say_what_they_were_trained_on():
