@@ -9,7 +9,7 @@ import pytest
 
 from tests.images.making import as_files, pictures, write_folder
 from tpn.cli import main
-from tpn.cli import train as cli_train
+from tpn.cli import splits as cli_splits
 from tpn.methods import Config
 from tpn.methods.maml import MAMLConfig
 from tpn.training.run import Run, load
@@ -94,13 +94,13 @@ def test_divisions_that_were_stopped_go_on_by_the_name_of_their_folder(tmp_path,
     call = ["splits", "protonet", *TINY, "--labelled-share", "0.5", "--split-seed", "3", "--splits", "2"]
     call += ["--test-shots", "2", "--test-episodes", "5"]
     assert main([*call, "--out", str(tmp_path / "unbroken")]) == 0
-    train, calls = cli_train.carry_out, []
+    train, calls = cli_splits.carry_out, []
 
     def stopped_in_the_second(*args):
         calls.append(train(*args))
         return replace(calls[-1], stopped_by=signal.SIGINT) if len(calls) == 2 else calls[-1]
 
-    monkeypatch.setattr(cli_train, "carry_out", stopped_in_the_second)
+    monkeypatch.setattr(cli_splits, "carry_out", stopped_in_the_second)
     out = str(tmp_path / "broken")
     assert main([*call, "--out", out]) == 130
     assert f"Go on with: tpn splits protonet --out {out} --resume" in capsys.readouterr().err
