@@ -89,12 +89,13 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, content: Any) -> None:
     """Write `content` as readable JSON to `path`, all of it or nothing."""
     text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
-    if not text.isascii() and not _is_text(text):  # a path with bytes that are no text: JSON has a way to write them
+    if not text.isascii() and not is_text(text):  # a path with bytes that are no text: JSON has a way to write them
         text = json.dumps(content, indent=2, allow_nan=False)
     write_text(path, text + "\n")
 
 
-def _is_text(text: str) -> bool:
+def is_text(text: str) -> bool:
+    """Can this be written as UTF-8? Names of files need not be."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tpn.errors import TPNError
-from tpn.files import make_folder
+from tpn.files import is_text, make_folder
 
 FILE = "features.sqlite"
 AT_ONCE = 500
@@ -102,15 +102,7 @@ def digest(content: bytes) -> bytes:
 
 def path_key(file: Path) -> str:
     """A path as the database can hold it, whatever bytes it has."""
-    return str(file).encode("utf-8", "surrogateescape").hex() if not _is_text(str(file)) else str(file)
-
-
-def _is_text(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return str(file).encode("utf-8", "surrogateescape").hex() if not is_text(str(file)) else str(file)
 
 
 def facts_of(file: Path) -> str | None:
