@@ -1,6 +1,7 @@
 """What all tests share. Shapes and types are checked while they run (`--jaxtyping-packages` in pyproject.toml)."""
 
 import os
+import warnings
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does, before torch is loaded
 
@@ -11,6 +12,7 @@ from hypothesis import settings
 
 from tpn.cli import main
 from tpn.episodes import Sampler, Setting
+from tpn.errors import TPNWarning
 from tpn.images import Split, open_images
 from tpn.methods import Dimensions
 
@@ -23,6 +25,16 @@ settings.load_profile("tpn")
 def drawings() -> Split:
     """The validation drawings, the smallest split there is."""
     return open_images("quickdraw").split("val")
+
+
+@pytest.fixture(scope="session")
+def mini_imagenet() -> Split:
+    """The test split of the real miniImageNet, if there is a copy. Preparing it warns of pictures it has twice."""
+    if "TPN_MINI_IMAGENET" not in os.environ:
+        pytest.skip("TPN_MINI_IMAGENET does not name a copy of miniImageNet")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*are both in the", TPNWarning)
+        return open_images(f"mini-imagenet:{os.environ['TPN_MINI_IMAGENET']}").split("test")
 
 
 @pytest.fixture

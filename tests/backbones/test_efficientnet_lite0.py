@@ -1,6 +1,5 @@
 """EfficientNet-Lite0: the network of its package's weights, and no other."""
 
-import os
 from importlib.machinery import ModuleSpec
 
 import numpy as np
@@ -12,7 +11,6 @@ from torch import nn
 from tpn.backbones import efficientnet_lite0
 from tpn.backbones.efficientnet_lite0 import EfficientNetLite0, weights_file
 from tpn.errors import TPNError
-from tpn.images import open_images
 
 
 @pytest.fixture(scope="module")
@@ -137,10 +135,9 @@ IMAGENET = {
 """The test classes of miniImageNet, by their places among the 1,000 of ImageNet."""
 
 
-@pytest.mark.skipif("TPN_MINI_IMAGENET" not in os.environ, reason="TPN_MINI_IMAGENET does not name miniImageNet")
-def test_it_knows_the_classes_of_imagenet(network):
+def test_it_knows_the_classes_of_imagenet(network, mini_imagenet):
     """Though its pictures have 84x84 pixels only."""
-    split = open_images(f"mini-imagenet:{os.environ['TPN_MINI_IMAGENET']}").split("test")
+    split = mini_imagenet
     assert sorted(split.classes) == sorted(IMAGENET)
     hits = []
     for class_, start in zip(split.classes, split.starts, strict=False):

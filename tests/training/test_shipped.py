@@ -1,8 +1,5 @@
 """The weights that come with the package."""
 
-import os
-
-import pytest
 import torch
 
 import tpn
@@ -10,7 +7,6 @@ from tests.images.making import as_files, pictures, write_folder
 from tpn.cli import main
 from tpn.episodes import Setting
 from tpn.evaluation.protocol import draw_episodes, evaluate
-from tpn.images import open_images
 from tpn.training.run import SHIPPED, Run, find_run, load
 
 NAMES = sorted(folder.name for folder in SHIPPED.iterdir() if folder.is_dir())
@@ -68,8 +64,6 @@ def test_a_folder_of_that_name_comes_first(tmp_path, monkeypatch):
         assert find_run(name).folder.resolve() == Run(name).folder.resolve()
 
 
-@pytest.mark.skipif("TPN_MINI_IMAGENET" not in os.environ, reason="TPN_MINI_IMAGENET does not name miniImageNet")
-def test_they_do_on_miniimagenet_what_the_results_say():
-    split = open_images(f"mini-imagenet:{os.environ['TPN_MINI_IMAGENET']}").split("test")
-    episodes = draw_episodes(split, Setting(5, 5), 30, seed=0)
-    assert evaluate(load("mini-conv4"), split, episodes).mean.value > 0.57
+def test_they_do_on_miniimagenet_what_the_results_say(mini_imagenet):
+    episodes = draw_episodes(mini_imagenet, Setting(5, 5), 30, seed=0)
+    assert evaluate(load("mini-conv4"), mini_imagenet, episodes).mean.value > 0.57
