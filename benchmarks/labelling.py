@@ -20,6 +20,7 @@ from tpn import LabelPropagator
 DIMENSIONS, CLASSES, LABELS = 64, 10, 10
 APART = 0.47
 """How far the middles of classes lie from zero in each dimension, in standard deviations of their points."""
+ROUNDS = 5
 SIZES = (100_000, 300_000, 1_000_000)
 
 
@@ -41,14 +42,14 @@ def against_scikit_learn(size: int = 20_000) -> None:
     }
     seconds: dict[str, list[float]] = {name: [] for name in models}
     right: dict[str, float] = {}
-    for name, build in [*models.items()] * 3:
+    for name, build in [*models.items()] * ROUNDS:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             start = time.perf_counter()
             model = build().fit(points, labels)
             seconds[name].append(time.perf_counter() - start)
         right[name] = float((model.transduction_[rest] == truth[rest]).mean())
-    print(f"{size:,} x {DIMENSIONS} vectors, {CLASSES} classes, {LABELS} labels each; medians of 3, in turns")
+    print(f"{size:,} x {DIMENSIONS} vectors, {CLASSES} classes, {LABELS} labels each; medians of {ROUNDS}, in turns")
     print(f"  best possible accuracy {100 * best_possible(points, truth):.2f} %")
     ours = float(np.median(seconds["LabelPropagator"]))
     for name in models:

@@ -12,7 +12,6 @@ from scipy import sparse
 from sklearn.datasets import make_blobs
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
-from sklearn.neighbors import NearestNeighbors
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.semi_supervised import LabelSpreading
@@ -21,10 +20,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import tpn
 from tpn.errors import TPNWarning
 from tpn.labelling import graph as graphs
-from tpn.labelling import neighbours as searching
+from tpn.labelling import solver
 from tpn.labelling.estimator import SHARPNESS, LabelPropagator, surest
 from tpn.labelling.neighbours import Neighbours
 from tpn.labelling.solver import Spreading, conjugate_gradients
+
+from .test_neighbours import brute_force
 
 DIRECTS = ["linear", "prototypes", "none"]
 
@@ -40,15 +41,6 @@ def labelled_first(truth, labels=1):
     for class_ in np.unique(truth):
         y[np.flatnonzero(truth == class_)[:labels]] = class_
     return y
-
-
-def brute_force(X, k):
-    """Squared distances and indices of the k nearest others, all differences written out in double precision."""
-    X = np.asarray(X, np.float64)
-    squares = np.stack([((X - x) ** 2).sum(1) for x in X])
-    np.fill_diagonal(squares, np.inf)
-    found = np.argsort(squares, 1, kind="stable")[:, :k]
-    return np.take_along_axis(squares, found, 1), found
 
 
 def weight_matrix(X, k, scale=None):
@@ -166,11 +158,22 @@ def test_conjugate_gradients_say_when_they_did_not_arrive():
     np.testing.assert_allclose(X, np.linalg.solve(np.eye(80) - 0.99 * S.toarray(), B), atol=1e-7)
 
 
+def test_the_solution_does_not_depend_on_how_the_work_is_shared(monkeypatch):
+    rng = np.random.default_rng(5)
+    W = weight_matrix(rng.normal(size=(90, 2)), 6)
+    fixed = np.arange(90) < 5
+    prior = rng.dirichlet(np.ones(5), 90)
+    alone = Spreading(sparse.csr_array(W), fixed, 0.9).solve(np.eye(5), prior, 1e-12)
+    monkeypatch.setattr(solver, "ROWS", 7)
+    shared = Spreading(sparse.csr_array(W), fixed, 0.9, workers=3).solve(np.eye(5), prior, 1e-12)
+    np.testing.assert_allclose(shared.values, alone.values, atol=1e-10)
+
+
 @pytest.mark.parametrize("scale", [None, 0.7])
 @pytest.mark.parametrize("k", [1, 3, 7, 10])
 def test_the_graph_is_that_of_the_docstring(scale, k):
     X = np.random.default_rng(k).gamma(2.0, 1.0, (50, 3))
-    graph, scales = graphs.connect(Neighbours(X), k, scale)
+    graph, scales = graphs.connect(Neighbours(X, k), scale)
     np.testing.assert_allclose(graph.toarray(), weight_matrix(X, k, scale), rtol=1e-9, atol=1e-300)
     assert (graph != graph.T).nnz == 0
     expected = np.full(50, scale) if scale else np.sqrt(brute_force(X, min(7, k))[0][:, -1])
@@ -195,79 +198,11 @@ def test_the_surest_half_of_each_class_is_learned_from():
     assert sorted(surest(shares, free, 2)) == [0, 6], "no more than there is room for"
 
 
-# neighbours
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("offset", [0.0, 1e3])
-def test_exact_neighbours_are_those_of_brute_force(dtype, offset):
-    X = (np.random.default_rng(5).normal(size=(300, 8)) + offset).astype(dtype)
-    squares, found = Neighbours(X).of_each_other(10)
-    expected, indices = brute_force(X, 10)
-    assert (found == indices).all()
-    assert squares.dtype == dtype
-    np.testing.assert_allclose(squares, expected, rtol=1e-5 if dtype == np.float32 else 1e-9)
-
-
-def test_points_that_are_nearly_alike_are_told_apart():
-    """In single precision, in which the search computes, a point is as near as its twin."""
-    rng = np.random.default_rng(13)
-    X = np.repeat(rng.normal(size=(300, 256)), 2, axis=0)
-    X[1::2] += 1e-6 * rng.normal(size=(300, 256))
-    assert (Neighbours(X).of_each_other(10)[1] == brute_force(X, 10)[1]).all()
-
-
-@pytest.mark.parametrize("kind", ["exact", "approximate", "sparse"])
-@pytest.mark.parametrize("offset", [0.0, 1e3])
-def test_one_query_at_a_time_finds_what_many_at_once_find(kind, offset):
-    rng = np.random.default_rng(6)
-    X = (rng.normal(size=(800, 5)) + offset).astype(np.float32)
-    queries = (rng.normal(size=(60, 5)) + offset).astype(np.float32)
-    if kind == "sparse":
-        X, queries = sparse.csr_array(X), sparse.csr_array(queries)
-    neighbours = Neighbours(X, "exact" if kind == "sparse" else kind)
-    squares, found = neighbours.of(queries, 7)
-    each = [neighbours.of(queries[index : index + 1], 7) for index in range(60)]
-    assert (found == np.concatenate([one[1] for one in each])).all()
-    assert (squares == np.concatenate([one[0] for one in each])).all()
-
-
-@pytest.mark.parametrize("many_cells", [False, True])
-def test_an_approximate_search_finds_nearly_all(many_cells, monkeypatch):
-    if many_cells:  # as with 300,000 points and more
-        monkeypatch.setattr(searching, "MOST_FLAT_CELLS", 10)
-    X = np.random.default_rng(7).normal(size=(10_500, 6)).astype(np.float32)
-    neighbours = Neighbours(X)
-    assert not neighbours.exact
-    asked = np.arange(0, 10_500, 21)
-    squares, found = neighbours.of(X[asked], 10)
-    distances, expected = NearestNeighbors(n_neighbors=10).fit(X).kneighbors(X[asked])
-    recall = np.mean([len(np.intersect1d(*pair)) / 10 for pair in zip(found, expected, strict=True)])
-    assert recall > 0.9
-    assert (squares[:, 0] == 0).all(), "each finds itself"
-    assert (np.sqrt(squares) >= distances * (1 - 1e-4)).all(), "nothing is nearer than the nearest"
-
-
-def test_an_approximate_search_gives_the_graph_whatever_it_finds(monkeypatch):
-    """Cells with fewer points than are asked for: what is missing adds no edge, and no weight to another."""
-    monkeypatch.setattr(searching, "CELLS_SEARCHED", 1)
-    monkeypatch.setattr(searching, "CELL", 4)
-    monkeypatch.setattr(searching, "SAMPLE", 4)
-    X = np.random.default_rng(8).normal(size=(200, 2))
-    neighbours = Neighbours(X, "approximate")
-    assert (np.diff(np.sort(neighbours.of(X, 10)[1], 1), axis=1) == 0).any(), "some found too few"
-    graph, _ = graphs.connect(neighbours, 10, 0.5)
-    squares = ((X[:, None] - X[None]) ** 2).sum(-1)
-    rows, columns = graph.nonzero()
-    np.testing.assert_allclose(graph.toarray()[rows, columns], np.exp(-squares[rows, columns] / 0.25))
-    assert (graph.diagonal() == 0).all()
+# points that are alike
 
 
 def test_many_copies_of_a_point():
     X = np.repeat(np.array([[0.0, 0.0], [5.0, 5.0], [5.0, 6.0]]), [40, 40, 3], axis=0)
-    squares, found = Neighbours(X).of_each_other(5)
-    assert (found != np.arange(83)[:, None]).all(), "none is its own neighbour"
-    assert (squares[:80] == 0).all()
     y = np.full(83, -1)
     y[[0, 40]] = 0, 1
     with pytest.warns(TPNWarning, match="No label reaches"):

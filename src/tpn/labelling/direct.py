@@ -9,6 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from tpn.labelling.neighbours import Points
+from tpn.labelling.threads import threads
 
 REGULARISATION = 30.0
 """C of the logistic regression, for points of length one."""
@@ -49,13 +50,15 @@ class Linear:
         self.model = LogisticRegression(C=REGULARISATION, max_iter=MOST_ITERATIONS, tol=1e-3, warm_start=True)
 
     def fit(self, points: Points, labels: np.ndarray) -> "Linear":
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), threads(1):  # its matrices are so small that several threads take longer
             warnings.simplefilter("ignore", ConvergenceWarning)  # it is a start for the propagation, no result
             self.model.fit(points, labels)
         return self
 
     def proba(self, points: Points) -> np.ndarray:
-        return np.asarray(self.model.predict_proba(points), points.dtype)
+        scores = np.asarray(points @ self.model.coef_.T.astype(points.dtype))
+        scores += self.model.intercept_.astype(points.dtype)
+        return _softmax(np.hstack([-scores / 2, scores / 2]) if scores.shape[1] == 1 else scores)
 
 
 class Prototypes:
@@ -72,8 +75,7 @@ class Prototypes:
     def proba(self, points: Points) -> np.ndarray:
         lengths = np.sqrt(_squares(points))
         scores = np.asarray(points @ self.means.T) * (SHARPNESS / np.where(lengths > 0, lengths, 1))[:, None]
-        scores = np.exp(scores - scores.max(1, keepdims=True))
-        return np.asarray(scores / scores.sum(1, keepdims=True), points.dtype)
+        return _softmax(scores.astype(points.dtype, copy=False))
 
 
 class Nothing:
@@ -87,6 +89,14 @@ class Nothing:
 
     def proba(self, points: Points) -> np.ndarray:
         return np.tile(self.prior.astype(points.dtype), (points.shape[0], 1))
+
+
+def _softmax(scores: np.ndarray) -> np.ndarray:
+    """Shares, in place of scores."""
+    scores -= scores.max(1, keepdims=True)
+    np.exp(scores, out=scores)
+    scores /= scores.sum(1, keepdims=True)
+    return scores
 
 
 def _squares(points: Any) -> np.ndarray:

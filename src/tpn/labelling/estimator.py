@@ -137,8 +137,8 @@ class LabelPropagator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         given = np.eye(number, dtype=X.dtype)[codes[fixed]]
         self._prior = self._check_prior(number)
         self._scale = None if self.length_scale == "local" else float(self.length_scale) * self._factor
-        self._neighbours = Neighbours(X, self.search, self.n_jobs)
-        graph, self._scales = graphs.connect(self._neighbours, min(self.n_neighbors, X.shape[0] - 1), self._scale)
+        self._neighbours = Neighbours(X, self.n_neighbors, self.search, self.n_jobs)
+        graph, self._scales = graphs.connect(self._neighbours, self._scale)
         self._tell_of_unreached(graph, fixed)
         self._unit = Unit(X)
         self._propagate(graph, self._unit(X), codes, fixed, given)
@@ -177,7 +177,7 @@ class LabelPropagator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(prior / prior.sum())
 
     def _tell_of_unreached(self, graph: sparse.csr_array, fixed: np.ndarray) -> None:
-        _, component = connected_components(graph, directed=False)
+        _, component = connected_components(graph, connection="strong")  # faster, and the same: it is symmetric
         self.unreached_ = ~np.isin(component, component[fixed])
         if self.unreached_.any():
             warnings.warn(
@@ -195,7 +195,7 @@ class LabelPropagator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         labelled = np.flatnonzero(fixed)
         learned, labels = labelled, codes[labelled]
         rounds = 0 if isinstance(self._model, Nothing) or fixed.all() else self.rounds
-        spreading, system = None, Spreading(graph, fixed, self.alpha)
+        spreading, system = None, Spreading(graph, fixed, self.alpha, self._neighbours.workers)
         for turn in range(rounds + 1):
             said = self._model.fit(points[learned], labels).proba(points)
             tol = self.tol if turn == rounds else max(self.tol, ROUGHLY)
@@ -262,9 +262,9 @@ class LabelPropagator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The probability of each class for new points: what their neighbours are, and what the model says of them."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        X = X.astype(self._neighbours.points.dtype, copy=False)
+        X = X.astype(self._neighbours.dtype, copy=False)
         X = X if self._factor == 1 else X * X.dtype.type(self._factor)
-        squares, found = self._neighbours.of(X, min(self.n_neighbors, self._neighbours.points.shape[0]))
+        squares, found = self._neighbours.of(X)
         scales = np.full(len(squares), self._scale, X.dtype) if self._scale else None
         scales = graphs.length_scales(squares, self._scales) if scales is None else scales
         weights = graphs.weights(squares, scales, self._scales[found])

@@ -26,28 +26,20 @@ def weights(squares: np.ndarray, scales: np.ndarray, of_neighbours: np.ndarray) 
     return np.asarray(np.exp(-squares / (scales[:, None] * of_neighbours)))
 
 
-def connect(neighbours: Neighbours, k: int, scale: float | None = None) -> tuple[sparse.csr_array, np.ndarray]:
-    """The symmetric graph of the k nearest neighbours, an edge staying if either end chose it; and length scales.
+def connect(neighbours: Neighbours, scale: float | None = None) -> tuple[sparse.csr_array, np.ndarray]:
+    """The symmetric graph of nearest neighbours, an edge staying if either end chose it; and length scales.
 
     Without a length scale for all, each point has its own.
     """
-    squares, found = neighbours.of_each_other(k)
+    squares, found = neighbours.of_each_other()
     number, k = found.shape
     scales = np.full(number, scale, squares.dtype) if scale is not None else length_scales(squares)
     data = weights(squares, scales, scales[found])
-    if (repeats := _repeats(found)).any():
-        data = np.where(repeats, 0, data)
-    starts = np.arange(0, (number + 1) * k, k) if k else np.zeros(number + 1, np.int64)
-    chosen = sparse.csr_array((data.ravel(), found.ravel(), starts), shape=(number, number))
-    chosen.sum_duplicates() if repeats.any() else chosen.sort_indices()
+    kind = np.int32 if number * k < 2**30 else np.int64  # both directions together have to be counted
+    starts = np.arange(number + 1, dtype=kind) * kind(k)
+    chosen = sparse.csr_array((data.ravel(), found.ravel().astype(kind), starts), shape=(number, number))
+    chosen.sort_indices()
     graph = sparse.csr_array(chosen.maximum(chosen.T))
     graph.setdiag(0) if graph.diagonal().any() else None
     graph.eliminate_zeros()  # an edge that is too weak to be a number would still be an edge
     return graph, scales
-
-
-def _repeats(found: np.ndarray) -> np.ndarray:
-    """Which neighbours an approximate search has repeated, for want of others: they follow each other."""
-    repeats = np.zeros(found.shape, bool)
-    repeats[:, 1:] = found[:, 1:] == found[:, :-1]
-    return repeats
