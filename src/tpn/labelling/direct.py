@@ -20,6 +20,12 @@ MOST_LINEAR = 300
 """With more classes than this a linear model takes too long, and class means take its place."""
 
 
+MOST_MEASURED = 100_000
+"""Points that decide on the scale."""
+ROWS = 2**15
+"""Points that are looked at at once."""
+
+
 @runtime_checkable
 class Direct(Protocol):
     """A model of the classes."""
@@ -31,16 +37,25 @@ class Direct(Protocol):
         """The share of each class in each point."""
 
 
-class Unit:
-    """Moves points around zero (if they are dense), and scales them to length one on average."""
+class Scaled:
+    """A model of points that are moved around zero (if they are dense), and scaled to length one on average."""
 
-    def __init__(self, points: Points) -> None:
-        self.centre: Any = 0 if sparse.issparse(points) else points.mean(0)
-        squares = _squares(points if sparse.issparse(points) else points - self.centre)
-        self.length = np.asarray(np.sqrt(squares.mean()) or 1).astype(points.dtype)
+    def __init__(self, model: Direct, points: Points) -> None:
+        self.model = model
+        some = points[:: max(1, points.shape[0] // MOST_MEASURED)]
+        self.centre: Any = 0 if sparse.issparse(some) else some.mean(0)
+        self.length = np.asarray(np.sqrt(_squares(self._moved(some)).mean()) or 1).astype(points.dtype)
 
-    def __call__(self, points: Points) -> Points:
-        return (points if sparse.issparse(points) else points - self.centre) / self.length
+    def fit(self, points: Points, labels: np.ndarray) -> "Scaled":
+        self.model.fit(self._moved(points) / self.length, labels)
+        return self
+
+    def proba(self, points: Points) -> np.ndarray:
+        parts = [points[first : first + ROWS] for first in range(0, points.shape[0], ROWS)]
+        return np.concatenate([self.model.proba(self._moved(part) / self.length) for part in parts])
+
+    def _moved(self, points: Points) -> Points:
+        return points if sparse.issparse(points) else points - self.centre
 
 
 class Linear:

@@ -77,13 +77,16 @@ class Divided:
                 np.add(pick(products, best), half_squares(some)[:, None], out=distances[division, part])
                 found[division, part] = np.take(members, best)
 
-        def choose(first: int) -> tuple[np.ndarray, np.ndarray]:
+        def choose(first: int) -> None:
             part = slice(first, first + rows)
             lines = [places[part] for places in answers]
             near = np.hstack([np.take(one, line, axis=0) for one, line in zip(distances, lines, strict=True)])
             best = np.hstack([np.take(one, line, axis=0) for one, line in zip(found, lines, strict=True)])
-            return nearest_of(queries[part], self.points, _best(near, best, self._wanted), self.k)
+            best = _best(near, best, self._wanted)
+            squares[part], nearest[part] = nearest_of(queries[part], self.points, best, self.k)
 
+        squares = np.empty((len(queries), self.k), self.points.dtype)
+        nearest = np.empty((len(queries), self.k), np.int32)
         answers = [np.argsort(np.concatenate(cells)) for cells in asking]
         tasks = [
             (division, cell, start)
@@ -94,8 +97,8 @@ class Divided:
         rows = max(1, BLOCK // (self._wanted * queries.shape[1]))
         with threads(self.workers) as run:
             list(run(compare, *zip(*tasks, strict=True)))
-            chosen = list(run(choose, range(0, len(queries), rows)))
-        return np.concatenate([squares for squares, _ in chosen]), np.concatenate([some for _, some in chosen])
+            list(run(choose, range(0, len(queries), rows)))
+        return squares, nearest
 
     def _single(self, points: np.ndarray, centre: np.ndarray) -> np.ndarray:
         """Single precision, where rounding does the least harm: around zero, near one."""
@@ -117,7 +120,7 @@ class Tree:
 
     def locate(self, points: np.ndarray) -> np.ndarray:
         """The innermost cell of each point, in order."""
-        cells = nearest(points, self.centres, sure=True)
+        cells = nearest_centre(points, self.centres, sure=True)
         found: np.ndarray = (np.cumsum(self.sizes) - self.sizes)[cells]
         for cell, tree in enumerate(self.inner):
             if tree is not None and len(some := np.flatnonzero(cells == cell)):
@@ -146,13 +149,13 @@ def _divide(points: np.ndarray, fewest: int, seed: int) -> Division:
     rng = np.random.default_rng(seed)
     number = min(BRANCHES, math.ceil(len(points) / max(CELL, fewest)))
     centres = _middles(points[np.sort(rng.integers(len(points), size=number * SAMPLED))], number, rng)
-    cells = nearest(points, centres)
+    cells = nearest_centre(points, centres)
     kept = np.bincount(cells, minlength=len(centres)) >= fewest
     if kept.sum() < 2:
         return _slice(points, max(LARGEST, 2 * fewest), rng)
     if not kept.all():
         centres = centres[kept]
-        cells = nearest(points, centres)
+        cells = nearest_centre(points, centres)
 
     def inside(members: np.ndarray) -> tuple[Tree | Slices | None, list[np.ndarray]]:
         if len(members) <= max(LARGEST, 2 * fewest):
@@ -177,7 +180,7 @@ def _middles(points: np.ndarray, number: int, rng: np.random.Generator) -> np.nd
     different = np.unique(np.asarray(points @ side), return_index=True)[1]
     centres: np.ndarray = points[rng.choice(different, min(number, len(different)), replace=False)]
     for _ in range(ROUNDS):
-        cells = nearest(points, centres)
+        cells = nearest_centre(points, centres)
         sizes = np.bincount(cells, minlength=len(centres))[:, None]
         ones = np.ones(len(points), np.float32)
         belong = sparse.csr_array((ones, cells, np.arange(len(points) + 1)), shape=(len(points), len(centres)))
@@ -186,7 +189,7 @@ def _middles(points: np.ndarray, number: int, rng: np.random.Generator) -> np.nd
     return centres
 
 
-def nearest(points: np.ndarray, centres: np.ndarray, sure: bool = False) -> np.ndarray:
+def nearest_centre(points: np.ndarray, centres: np.ndarray, sure: bool = False) -> np.ndarray:
     """The nearest centre to each point; `sure` if it is to be the same for few and for many points at once."""
     half = half_squares(centres)
     rows = max(1, BLOCK // len(centres))

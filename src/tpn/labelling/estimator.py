@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from tpn.errors import TPNWarning
 from tpn.labelling import graph as graphs
-from tpn.labelling.direct import MOST_LINEAR, Direct, Linear, Nothing, Prototypes, Unit
+from tpn.labelling.direct import MOST_LINEAR, Direct, Linear, Nothing, Prototypes, Scaled
 from tpn.labelling.features import factor_into_range
 from tpn.labelling.neighbours import Neighbours, Points, Search
 from tpn.labelling.solver import Spreading
@@ -140,8 +140,7 @@ class LabelPropagator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._neighbours = Neighbours(X, self.n_neighbors, self.search, self.n_jobs)
         graph, self._scales = graphs.connect(self._neighbours, self._scale)
         self._tell_of_unreached(graph, fixed)
-        self._unit = Unit(X)
-        self._propagate(graph, self._unit(X), codes, fixed, given)
+        self._propagate(graph, X, codes, fixed, given)
         self.transduction_ = self.classes_[self.label_distributions_.argmax(1)]
         return self
 
@@ -191,10 +190,10 @@ class LabelPropagator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self, graph: sparse.csr_array, points: Points, codes: np.ndarray, fixed: np.ndarray, given: np.ndarray
     ) -> None:
         """Let the direct model and the graph take turns."""
-        self._model = self._build_model(given.shape[1])
+        self._model = Scaled(self._build_model(given.shape[1]), points)
         labelled = np.flatnonzero(fixed)
         learned, labels = labelled, codes[labelled]
-        rounds = 0 if isinstance(self._model, Nothing) or fixed.all() else self.rounds
+        rounds = 0 if self.direct == "none" or fixed.all() else self.rounds
         spreading, system = None, Spreading(graph, fixed, self.alpha, self._neighbours.workers)
         for turn in range(rounds + 1):
             said = self._model.fit(points[learned], labels).proba(points)
@@ -273,7 +272,7 @@ class LabelPropagator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tied = sparse.csr_array((weights.ravel(), found.ravel(), starts), shape=(len(found), len(self._spread)))
         near = tied @ self._spread / np.where(total > 0, total, 1)
         alpha = np.where(total > 0, self.alpha, 0).astype(X.dtype)
-        return self._as_probabilities(alpha * near + (1 - alpha) * self._model.proba(self._unit(X)))
+        return self._as_probabilities(alpha * near + (1 - alpha) * self._model.proba(X))
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each new point."""
