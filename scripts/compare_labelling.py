@@ -3,10 +3,11 @@
     TPN_MINI_IMAGENET=mini-imagenet.zip python -m scripts.compare_labelling
 
 Features are those of efficientnet-lite0, which has seen ImageNet, these classes included: stand-ins for photographs of
-one's own. Two sets: the 20 test classes with 600 pictures each, and all 100 classes with 100 each; balanced, and with
-classes from 1 to 1/10 of that size; 1 and 5 labels of each class; 5 seeds. Compared are LabelPropagator, scikit-learn's
-LabelSpreading (the best of alpha 0.2, 0.8 and 0.99 by test accuracy) and logistic regression on the labelled pictures
-(normalised features, the best C of 1, 10, 100 and 1000 by test accuracy).
+one's own. Three sets: the 20 test classes with 600 pictures each; all 100 classes with 100 each; and all 100 classes
+with 100 others each, which no setting of LabelPropagator was chosen on. Balanced, and with classes from 1 to 1/10 of
+that size; 1 and 5 labels of each class; 5 seeds. Compared are LabelPropagator, scikit-learn's LabelSpreading (the best
+of alpha 0.2, 0.8 and 0.99 by test accuracy) and logistic regression on the labelled pictures (normalised features, the
+best C of 1, 10, 100 and 1000 by test accuracy).
 """
 
 import argparse
@@ -18,6 +19,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
 from sklearn.semi_supervised import LabelSpreading
 
 from tpn import LabelPropagator
@@ -38,26 +40,29 @@ def main() -> None:
     options = parser.parse_args()
     images = open_images(f"mini-imagenet:{os.environ['TPN_MINI_IMAGENET']}")
     options.features.mkdir(parents=True, exist_ok=True)
+    every = ["test", "train", "val"]
     sets = {
-        "20 test classes x 600": (["test"], 600),
-        "100 classes x 100": (["test", "train", "val"], 100),
+        "20 test classes x 600": (["test"], range(600)),
+        "100 classes x 100": (every, range(100)),
+        "100 classes x 100 others": (every, range(100, 200)),
     }
     warnings.simplefilter("ignore")
-    for name, (splits, per_class) in sets.items():
-        features, truth = embedded(images, splits, per_class, options.features / f"{len(splits)}-{per_class}.npz")
+    for name, (splits, places) in sets.items():
+        features, truth = embedded(images, splits, places, options.features)
         for balanced in (True, False):
             for labels in (1, 5):
                 compare(name, features, truth, balanced, labels, options.seeds)
 
 
-def embedded(images: Images, splits: list[str], per_class: int, file: Path) -> tuple[np.ndarray, np.ndarray]:
-    """The features of the first pictures of each class, and their classes."""
+def embedded(images: Images, splits: list[str], places: range, folder: Path) -> tuple[np.ndarray, np.ndarray]:
+    """The features of the pictures at these places in each class, and their classes."""
+    file = folder / f"{len(splits)}-{places.start}-{places.stop}.npz"
     if not file.is_file():
         network = find_network(DEFAULT, torch.device("cpu")).load()
         features, truth = [], []
         for split in map(images.split, splits):
-            rows = np.concatenate([start + np.arange(per_class) for start in split.starts[:-1]])
-            truth += [f"{split.name}-{index}" for index in range(len(split.classes)) for _ in range(per_class)]
+            rows = np.concatenate([start + np.array(places) for start in split.starts[:-1]])
+            truth += [f"{split.name}-{index}" for index in range(len(split.classes)) for _ in places]
             with progress(f"embedding {split.name}", len(rows), "pictures") as advance:
                 for start in range(0, len(rows), 32):
                     pictures = split.load(rows[start : start + 32])
@@ -72,7 +77,7 @@ def embedded(images: Images, splits: list[str], per_class: int, file: Path) -> t
 
 def compare(name: str, features: np.ndarray, truth: np.ndarray, balanced: bool, labels: int, seeds: int) -> None:
     """One line of the table, and what belongs to it."""
-    ours, spreading, linear, errors, helped, chance = [], [], [], [], [], []
+    ours, spreading, linear, errors, helped, chance, strange = [], [], [], [], [], [], []
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
         rows = np.arange(len(truth)) if balanced else unbalanced(truth, rng)
@@ -81,7 +86,9 @@ def compare(name: str, features: np.ndarray, truth: np.ndarray, balanced: bool, 
         rest = given < 0
         model = LabelPropagator().fit(points, given)
         ours.append(accuracy(model, y, rest))
-        errors.append(calibration_error(model.label_distributions_[rest], y[rest]))
+        errors.append(calibration_error(confidence(model)[rest], (model.transduction_ == y)[rest]))
+        if balanced:
+            strange.append(strangers(points, y, given, rng))
         spreading.append(max(accuracy(spread(alpha).fit(points, given), y, rest) for alpha in (0.2, 0.8, 0.99)))
         linear.append(max(regression(features[rows], given, y, C) for C in (1, 10, 100, 1000)))
         if labels == 1:
@@ -97,7 +104,27 @@ def compare(name: str, features: np.ndarray, truth: np.ndarray, balanced: bool, 
     if helped:
         more = f"  {SUGGESTED} more labels, suggested or random"
         print(f"{more}: {100 * np.mean(helped):.2f} % or {100 * np.mean(chance):.2f} %")
+    if strange:
+        apart, known, other = 100 * np.mean(strange, 0)
+        print(
+            f"  half of the classes without labels: mean confidence {known:.0f} % in those with labels, {other:.0f} %"
+        )
+        print(f"  in the others; of two pictures the more confident one is of a class with labels in {apart:.0f} %")
     print(flush=True)
+
+
+def confidence(model: LabelPropagator) -> np.ndarray:
+    """As `tpn label` writes it."""
+    return np.asarray(model.label_distributions_.max(1) * model.familiarity_)
+
+
+def strangers(points: np.ndarray, truth: np.ndarray, given: np.ndarray, rng: np.random.Generator) -> list[float]:
+    """If half of the classes have no label: how far confidence tells pictures of these apart, and what it is."""
+    with_labels = rng.permutation(np.unique(truth))[: len(np.unique(truth)) // 2]
+    labels = np.where(np.isin(truth, with_labels), given, -1)
+    sure = confidence(LabelPropagator().fit(points, labels))[labels < 0]
+    known = np.isin(truth, with_labels)[labels < 0]
+    return [float(roc_auc_score(known, sure)), float(sure[known].mean()), float(sure[~known].mean())]
 
 
 def unbalanced(truth: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -140,11 +167,10 @@ def with_more(points: np.ndarray, given: np.ndarray, truth: np.ndarray, more: np
     return accuracy(LabelPropagator().fit(points, labels), truth, labels < 0)
 
 
-def calibration_error(probabilities: np.ndarray, truth: np.ndarray) -> float:
+def calibration_error(sure: np.ndarray, right: np.ndarray) -> float:
     """The expected calibration error, in bins of equally many pictures."""
-    sure, right = probabilities.max(1), probabilities.argmax(1) == truth
     bins = np.array_split(np.argsort(sure), BINS)
-    return float(sum(len(part) * abs(sure[part].mean() - right[part].mean()) for part in bins) / len(truth))
+    return float(sum(len(part) * abs(sure[part].mean() - right[part].mean()) for part in bins) / len(sure))
 
 
 if __name__ == "__main__":

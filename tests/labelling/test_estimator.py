@@ -3,6 +3,7 @@
 import pickle
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -21,8 +22,9 @@ import tpn
 from tpn.errors import TPNWarning
 from tpn.labelling import graph as graphs
 from tpn.labelling import solver
-from tpn.labelling.estimator import SHARPNESS, LabelPropagator, surest
+from tpn.labelling.estimator import LabelPropagator
 from tpn.labelling.neighbours import Neighbours
+from tpn.labelling.shares import SHARPNESS, familiarity, surest
 from tpn.labelling.solver import Spreading, conjugate_gradients
 
 from .test_neighbours import brute_force
@@ -196,6 +198,44 @@ def test_the_surest_half_of_each_class_is_learned_from():
     free = np.array([True, True, True, True, False, True, True])
     assert sorted(surest(shares, free, 100)) == [0, 1, 6]
     assert sorted(surest(shares, free, 2)) == [0, 6], "no more than there is room for"
+
+
+def test_walks_that_arrive_at_a_label():
+    """The chance of it, by simulation of the walks."""
+    X, _, y = blobs(40, 2, 2, deviation=3.0)
+    W = weight_matrix(X, 5)
+    fixed = y >= 0
+    found = Spreading(sparse.csr_array(W), fixed, 0.5).solve(np.ones((2, 1)), np.zeros((40, 1)), 1e-10, alpha=0.8)
+    rng = np.random.default_rng(0)
+    starts = np.flatnonzero(~fixed)[:4]
+    for start in starts:
+        arrived = 0
+        for _ in range(4000):
+            place = start
+            while not fixed[place] and rng.random() < 0.8:
+                place = rng.choice(40, p=W[place] / W[place].sum())
+            arrived += fixed[place]
+        assert abs(found.values[start, 0] - arrived / 4000) < 0.03
+
+
+def test_familiarity_compares_with_others_of_the_class():
+    arrived = np.array([0.4, 0.4, 0.1, 0.0, 0.02, 0.02, 0.01, 1.0, 0.0])
+    best = np.array([0, 0, 0, 0, 1, 1, 1, 1, 2])
+    free = np.arange(9) != 7
+    np.testing.assert_allclose(familiarity(arrived, best, free, 4), [1, 1, 0.25, 0, 1, 1, 1, 1, 0])
+
+
+def test_points_of_none_of_the_classes_are_not_familiar():
+    """Two of three clusters have labels."""
+    X, truth, y = blobs(300, 3, 6, deviation=1.5, labels=5)
+    y[truth == 2] = -1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TPNWarning)
+        model = LabelPropagator().fit(X, y)
+    confidence = model.label_distributions_.max(1) * model.familiarity_
+    assert confidence[truth == 2].max() < 0.1
+    assert confidence[(truth < 2) & (y < 0)].mean() > 0.8
+    assert (model.familiarity_[y >= 0] == 1).all()
 
 
 # points that are alike

@@ -9,28 +9,24 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import assert_all_finite
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tpn.errors import TPNWarning
 from tpn.labelling import graph as graphs
 from tpn.labelling.direct import MOST_LINEAR, Direct, Linear, Nothing, Prototypes, Scaled
 from tpn.labelling.features import factor_into_range
+from tpn.labelling.labels import encode
 from tpn.labelling.neighbours import Neighbours, Points, Search
+from tpn.labelling.shares import as_probabilities, balanced, class_factors, familiarity, surest
 from tpn.labelling.solver import Spreading
 
-UNLABELLED = -1
-CONFIDENT_SHARE = 0.5
-"""The share of each class, the surest first, that the direct model learns from in the next round."""
 MOST_LEARNED = 5_000
-"""It learns from no more points than this."""
-SHARPNESS = 1.7
-"""The power that makes shares probabilities: means over neighbours are less sure than they ought to be."""
-BALANCING_STEPS = 20
+"""The direct model learns from no more of the surest points than this."""
 ROUGHLY = 1e-2
 """The tolerance of all rounds but the last."""
+STRIDE = 0.9
+"""The chance of each step of the walks that are to arrive at a label."""
 
 
 class LabelPropagator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -62,7 +58,9 @@ class LabelPropagator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     classes_ : the labels that occur, sorted.
     transduction_ : the label of each point of `fit`.
-    label_distributions_ : the probability of each class for each point of `fit`.
+    label_distributions_ : the probability of each class for each point of `fit`, if it is of one of them.
+    familiarity_ : from 0 to 1, how far each point of `fit` is of one of the classes at all: how many random walks on
+        the graph come from it to a label, compared with other points of its class.
     unreached_ : which of the points no label reaches on the graph. They have what the direct model says.
     n_iter_ : iterations of the last propagation (at least 1).
 
@@ -149,21 +147,7 @@ class LabelPropagator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if y is None:
             raise ValueError("This LabelPropagator estimator requires y to be passed, but the target y is None.")
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32])
-        y = column_or_1d(y, warn=True)
-        if len(y) != X.shape[0]:
-            raise ValueError(f"Found input variables with inconsistent numbers of samples: {[X.shape[0], len(y)]}")
-        if y.dtype.kind == "f":
-            assert_all_finite(y, input_name="y")
-        labelled = is_labelled(y)
-        if not labelled.any():
-            raise ValueError("There are no labels: all of y is -1.")
-        known = as_one_kind(y[labelled]) if y.dtype == object else y[labelled]
-        check_classification_targets(known)
-        self.classes_, of_known = np.unique(known, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(f"There must be at least two classes; there is one class only: {self.classes_[0]!r}.")
-        codes = np.full(len(y), UNLABELLED)
-        codes[labelled] = of_known
+        self.classes_, codes = encode(y, X.shape[0])
         return X, codes
 
     def _check_prior(self, number: int) -> np.ndarray | None:
@@ -193,6 +177,7 @@ class LabelPropagator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._model = Scaled(self._build_model(given.shape[1]), points)
         labelled = np.flatnonzero(fixed)
         learned, labels = labelled, codes[labelled]
+        self._factors = np.ones(given.shape[1])
         rounds = 0 if self.direct == "none" or fixed.all() else self.rounds
         spreading, system = None, Spreading(graph, fixed, self.alpha, self._neighbours.workers)
         for turn in range(rounds + 1):
@@ -200,8 +185,9 @@ class LabelPropagator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             tol = self.tol if turn == rounds else max(self.tol, ROUGHLY)
             solution = system.solve(given, said, tol, self.max_iter, spreading)
             spreading = solution.values
-            self._factors = self._balance(spreading[~fixed], len(labelled))
-            shares = self._as_shares(spreading)
+            if self.class_prior is not None:
+                self._factors = class_factors(spreading[~fixed], len(labelled), self._prior)
+            shares = balanced(spreading, self._factors)
             if turn < rounds:
                 sure = surest(shares, ~fixed, MOST_LEARNED)
                 learned = np.concatenate([labelled, sure])
@@ -216,46 +202,17 @@ class LabelPropagator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         self.n_iter_ = max(1, solution.iterations)
         self._spread: np.ndarray = spreading
-        self.label_distributions_ = self._as_probabilities(spreading)
+        self.label_distributions_ = as_probabilities(shares)
         self.label_distributions_[fixed] = given
+        walks = system.solve(np.ones_like(given[:, :1]), np.zeros_like(shares[:, :1]), ROUGHLY, alpha=STRIDE)
+        best = self.label_distributions_.argmax(1)
+        self.familiarity_ = familiarity(walks.values.ravel(), best, ~fixed, given.shape[1])
 
     def _build_model(self, number: int) -> Direct:
         if self.direct == "none":
             return Nothing(self._prior if self._prior is not None else np.full(number, 1 / number))
         linear = self.direct == "linear" or (self.direct == "auto" and number <= MOST_LINEAR)
         return Linear() if linear else Prototypes()
-
-    def _balance(self, shares: np.ndarray, labelled: int) -> np.ndarray:
-        """A factor for each class that brings it to its share of the unlabelled points."""
-        number = shares.shape[1]
-        factors = np.ones(number)
-        if self.class_prior is None or not len(shares):
-            return factors
-        target = self._prior
-        if target is None:
-            equality = 1 / (1 + labelled / number)
-            target = np.maximum(shares.mean(0, dtype=np.float64), 1e-12) ** (1 - equality)
-            target = target / target.sum()
-        least = np.finfo(shares.dtype).tiny
-        for _ in range(BALANCING_STEPS):
-            scaled = shares * factors.astype(shares.dtype)
-            masses = (scaled / np.maximum(scaled.sum(1, keepdims=True), least)).mean(0, dtype=np.float64)
-            change = target / np.maximum(masses, 1e-12)
-            factors *= change
-            if np.abs(change - 1).max() < 1e-2:
-                break
-        return np.asarray(factors / factors.max())
-
-    def _as_shares(self, spreading: np.ndarray) -> np.ndarray:
-        scaled: np.ndarray = np.maximum(spreading, np.finfo(spreading.dtype).tiny) * self._factors.astype(
-            spreading.dtype
-        )
-        return np.asarray(scaled / scaled.sum(1, keepdims=True))
-
-    def _as_probabilities(self, spreading: np.ndarray) -> np.ndarray:
-        sharp = self._as_shares(spreading)
-        sharp = (sharp / sharp.max(1, keepdims=True)) ** SHARPNESS
-        return np.asarray(sharp / sharp.sum(1, keepdims=True))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each class for new points: what their neighbours are, and what the model says of them."""
@@ -272,40 +229,10 @@ class LabelPropagator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tied = sparse.csr_array((weights.ravel(), found.ravel(), starts), shape=(len(found), len(self._spread)))
         near = tied @ self._spread / np.where(total > 0, total, 1)
         alpha = np.where(total > 0, self.alpha, 0).astype(X.dtype)
-        return self._as_probabilities(alpha * near + (1 - alpha) * self._model.proba(X))
+        shares = balanced(alpha * near + (1 - alpha) * self._model.proba(X), self._factors)
+        return as_probabilities(shares)
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each new point."""
         best = self.predict_proba(X).argmax(1)
         return np.asarray(self.classes_[best])
-
-
-def is_labelled(y: np.ndarray) -> np.ndarray:
-    """Which points have a label. NumPy makes text of a -1 among text: it is no label either."""
-    if y.dtype == object:
-        return np.array([not (isinstance(label, Integral) and label == UNLABELLED) for label in y], bool)
-    if y.dtype.kind == "U":
-        return np.asarray(y != str(UNLABELLED))
-    return np.asarray(y != UNLABELLED) if y.dtype.kind in "iuf" else np.ones(len(y), bool)
-
-
-def as_one_kind(labels: np.ndarray) -> np.ndarray:
-    """Labels that were any objects as an array of numbers or of text."""
-    known = np.array(labels.tolist())
-    if known.dtype.kind not in "biuf" and not all(isinstance(label, str) for label in labels):
-        raise ValueError("Labels must be all text or all numbers, with -1 where there is no label.")
-    return known
-
-
-def surest(shares: np.ndarray, free: np.ndarray, most: int) -> np.ndarray:
-    """The surest points of each class: half of those that are in it most probably, as far as there is room."""
-    best = shares.argmax(1)
-    sureness = shares[np.arange(len(shares)), best]
-    order = np.lexsort((-sureness, best))
-    order = order[free[order]]
-    members = best[order]
-    starts = np.searchsorted(members, members)
-    rank = np.arange(len(order)) - starts
-    sizes = np.bincount(members, minlength=shares.shape[1])[members]
-    room = max(1, most // shares.shape[1])
-    return np.asarray(order[rank < np.minimum(np.ceil(CONFIDENT_SHARE * sizes), room)])

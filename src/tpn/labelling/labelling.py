@@ -24,6 +24,7 @@ class Labelled:
     best: np.ndarray
     """The most probable class of each picture, as an index."""
     confidence: np.ndarray
+    """The probability of that class, less where a picture seems to be of none."""
     given: np.ndarray
     """Which labels were given."""
     kept: np.ndarray
@@ -57,7 +58,7 @@ def label_rest(
     y = np.array([code[labels[name]] if name in labels else -1 for name in names])
     propagator.fit(points, y)
     probabilities, given = propagator.label_distributions_, y >= 0
-    confidence = probabilities.max(1)
+    confidence = probabilities.max(1) * propagator.familiarity_
     return Labelled(
         names=names,
         classes=classes,

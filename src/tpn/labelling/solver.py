@@ -43,6 +43,7 @@ class Spreading:
         tol: float = 1e-3,
         max_iter: int = 1000,
         start: np.ndarray | None = None,
+        alpha: float | None = None,
     ) -> Solution:
         """F with F = α D^-1 W F + (1 - α) P where nothing is known, and F = `labels` where they are.
 
@@ -50,8 +51,9 @@ class Spreading:
         that sum to one keep doing so. A point without any edge has its row of P. With F = D^-1/2 G it is the symmetric
         system (I - α D^-1/2 W D^-1/2) G = B, which conjugate gradients solve. Where F is known, G and B are zero.
         """
-        B = np.asarray(self.from_fixed @ (labels * self.alpha)) / self.root
-        B += np.where(self.isolated, 1, 1 - self.alpha).astype(prior.dtype) * self.root * prior
+        alpha = self.alpha if alpha is None else alpha
+        B = np.asarray(self.from_fixed @ (labels * labels.dtype.type(alpha))) / self.root
+        B += np.where(self.isolated, 1, 1 - alpha).astype(prior.dtype) * self.root * prior
         G = (prior if start is None else start) * self.root
         B[self.fixed] = G[self.fixed] = 0
         iterations, converged = 0, True
@@ -59,7 +61,7 @@ class Spreading:
             for first in range(0, B.shape[1], COLUMNS):
                 part = slice(first, first + COLUMNS)
                 begin = B[:, part], G[:, part]
-                G[:, part], used, well = conjugate_gradients(self.S, self.alpha, *begin, tol, max_iter, run)
+                G[:, part], used, well = conjugate_gradients(self.S, alpha, *begin, tol, max_iter, run)
                 iterations, converged = max(iterations, used), converged and well
         G /= self.root
         G[self.fixed] = labels

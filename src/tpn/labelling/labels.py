@@ -1,0 +1,48 @@
+"""Labels as users give them: any numbers or text, with -1 where there is none."""
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.utils import assert_all_finite
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+UNLABELLED = -1
+
+
+def encode(y: Any, points: int) -> tuple[np.ndarray, np.ndarray]:
+    """The classes that occur, sorted; and for each point the place of its class among them, or -1."""
+    y = column_or_1d(y, warn=True)
+    if len(y) != points:
+        raise ValueError(f"Found input variables with inconsistent numbers of samples: {[points, len(y)]}")
+    if y.dtype.kind == "f":
+        assert_all_finite(y, input_name="y")
+    labelled = _is_labelled(y)
+    if not labelled.any():
+        raise ValueError("There are no labels: all of y is -1.")
+    known = _as_one_kind(y[labelled]) if y.dtype == object else y[labelled]
+    check_classification_targets(known)
+    classes, of_known = np.unique(known, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(f"There must be at least two classes; there is one class only: {classes[0]!r}.")
+    codes = np.full(len(y), UNLABELLED)
+    codes[labelled] = of_known
+    return classes, codes
+
+
+def _is_labelled(y: np.ndarray) -> np.ndarray:
+    """Which points have a label. NumPy makes text of a -1 among text: it is no label either."""
+    if y.dtype == object:
+        return np.array([not (isinstance(label, Integral) and label == UNLABELLED) for label in y], bool)
+    if y.dtype.kind == "U":
+        return np.asarray(y != str(UNLABELLED))
+    return np.asarray(y != UNLABELLED) if y.dtype.kind in "iuf" else np.ones(len(y), bool)
+
+
+def _as_one_kind(labels: np.ndarray) -> np.ndarray:
+    """Labels that were any objects as an array of numbers or of text."""
+    known = np.array(labels.tolist())
+    if known.dtype.kind not in "biuf" and not all(isinstance(label, str) for label in labels):
+        raise ValueError("Labels must be all text or all numbers, with -1 where there is no label.")
+    return known
