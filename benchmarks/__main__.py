@@ -6,7 +6,7 @@ from tpn.cli import share_the_processor
 
 share_the_processor()  # before anything loads torch
 
-from benchmarks import evaluation, labelling, maml, memory, pictures, training_step
+from benchmarks import evaluation, labelling, maml, memory, neighbours, pictures, training_step
 
 BENCHMARKS = {
     "training-step": training_step.main,
@@ -15,6 +15,7 @@ BENCHMARKS = {
     "maml": maml.main,
     "pictures": pictures.main,
     "labelling": labelling.main,
+    "neighbours": neighbours.main,
 }
 
 
