@@ -25,7 +25,7 @@ SAMPLED = 100
 """Points of each cell that decide on its middle."""
 QUERIES = 2048
 """Queries that are compared with the points of a cell at once."""
-BLOCK = 2**19
+BLOCK = 2**20
 """Numbers that a thread handles at once, elsewhere."""
 
 

@@ -1,6 +1,7 @@
 """The smallest of many values in each row, and the nearest of the points that were found."""
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 GROUP = 8
 """Values of which the smallest stands for all, until it is known which of these groups matter."""
@@ -18,7 +19,9 @@ def smallest(values: np.ndarray, k: int) -> np.ndarray:
     if groups <= 2 * k:
         return _smallest(values, k)
     whole = groups * GROUP
-    best = _smallest(values[:, :whole].reshape(number, GROUP, groups).min(1), k)
+    row, step = values.strides
+    grouped = as_strided(values, (number, GROUP, groups), (row, groups * step, step))  # to reshape would copy them
+    best = _smallest(grouped.min(1), k)
     places = (best[:, None] + np.arange(0, whole, groups)[:, None]).reshape(number, -1)
     if whole < width:
         places = np.hstack([places, np.tile(np.arange(whole, width), (number, 1))])

@@ -30,8 +30,8 @@ def class_factors(shares: np.ndarray, labelled: int, known: np.ndarray | None = 
         target = target / target.sum()
     least = np.finfo(shares.dtype).tiny
     for _ in range(BALANCING_STEPS):
-        scaled = shares * factors.astype(shares.dtype)
-        masses = (scaled / np.maximum(scaled.sum(1, keepdims=True), least)).mean(0, dtype=np.float64)
+        sums = np.maximum(shares @ factors.astype(shares.dtype), least)
+        masses = factors * ((1 / sums) @ shares) / len(shares)  # of shares times factors, each row of which sums to one
         change = target / np.maximum(masses, 1e-12)
         factors *= change
         if np.abs(change - 1).max() < 1e-2:
@@ -42,12 +42,14 @@ def class_factors(shares: np.ndarray, labelled: int, known: np.ndarray | None = 
 def balanced(shares: np.ndarray, factors: np.ndarray) -> np.ndarray:
     """Shares with these factors, which sum to one again."""
     scaled: np.ndarray = np.maximum(shares, np.finfo(shares.dtype).tiny) * factors.astype(shares.dtype)
-    return np.asarray(scaled / scaled.sum(1, keepdims=True))
+    scaled /= _sums(scaled)
+    return scaled
 
 
 def as_probabilities(shares: np.ndarray) -> np.ndarray:
-    sharp = (shares / shares.max(1, keepdims=True)) ** SHARPNESS
-    return np.asarray(sharp / sharp.sum(1, keepdims=True))
+    sharp: np.ndarray = (shares / shares.max(1, keepdims=True)) ** SHARPNESS
+    sharp /= _sums(sharp)
+    return sharp
 
 
 def surest(shares: np.ndarray, free: np.ndarray, most: int) -> np.ndarray:
@@ -78,3 +80,8 @@ def familiarity(arrived: np.ndarray, best: np.ndarray, free: np.ndarray, number:
     enough = ENOUGH * usual[best]
     ratio = np.divide(arrived, enough, out=np.zeros_like(arrived, np.float64), where=enough > 0)
     return np.asarray(np.where(free, np.minimum(ratio, 1) ** 2, 1))
+
+
+def _sums(rows: np.ndarray) -> np.ndarray:
+    """The sum of each row, as a product: much faster where rows are short."""
+    return np.asarray(rows @ np.ones((rows.shape[1], 1), rows.dtype))
