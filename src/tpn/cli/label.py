@@ -67,7 +67,7 @@ class Label(MachineOptions, CacheOption):
     link_to: Path | None = None
     """The same with links to the pictures instead of copies."""
     min_confidence: float = 0.0
-    """Leave pictures without a label whose confidence is below this (0 to 1)."""
+    """Leave pictures without a label whose confidence is below this (0 to 1): the doubtful, and those of no class."""
     suggest: int = 0
     """Name so many pictures whose labels would help most; they are written to a list beside --out, to be filled in."""
     length_scale: Literal["local", "learned"] = "local"
