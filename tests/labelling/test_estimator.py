@@ -119,7 +119,7 @@ def test_spreading_solves_its_equation(alpha, dtype, tolerance):
     labels = np.eye(3)[np.arange(6) % 3]
     prior = rng.dirichlet(np.ones(3), 60)
     graph = sparse.csr_array(W.astype(dtype))
-    solution = Spreading(graph, fixed, alpha).solve(labels.astype(dtype), prior.astype(dtype), tolerance / 100)
+    solution = Spreading(graph, fixed).solve(labels.astype(dtype), prior.astype(dtype), alpha, tolerance / 100)
     assert solution.converged
     assert solution.values.dtype == dtype
     np.testing.assert_allclose(solution.values, solve(W, labels, fixed, prior, alpha), atol=tolerance)
@@ -132,10 +132,10 @@ def test_spreading_has_many_classes_and_any_start():
     fixed = np.arange(150) < 130
     labels = np.eye(130)
     prior = rng.dirichlet(np.ones(130), 150)
-    spreading = Spreading(sparse.csr_array(W), fixed, 0.9)
+    spreading = Spreading(sparse.csr_array(W), fixed)
     expected = solve(W, labels, fixed, prior, 0.9)
     for start in (None, rng.normal(size=(150, 130)), expected):
-        found = spreading.solve(labels, prior, 1e-10, 1000, start)
+        found = spreading.solve(labels, prior, 0.9, 1e-10, 1000, start)
         np.testing.assert_allclose(found.values, expected, atol=1e-8)
     assert found.iterations < 3, "from the solution it is not far"
 
@@ -145,7 +145,7 @@ def test_a_point_without_edges_has_its_prior():
     W[7] = W[:, 7] = 0
     prior = np.tile([0.2, 0.8], (30, 1))
     fixed = np.arange(30) < 2
-    found = Spreading(sparse.csr_array(W), fixed, 0.9).solve(np.eye(2), prior, 1e-10)
+    found = Spreading(sparse.csr_array(W), fixed).solve(np.eye(2), prior, 0.9, 1e-10)
     np.testing.assert_allclose(found.values[7], [0.2, 0.8])
 
 
@@ -165,9 +165,9 @@ def test_the_solution_does_not_depend_on_how_the_work_is_shared(monkeypatch):
     W = weight_matrix(rng.normal(size=(90, 2)), 6)
     fixed = np.arange(90) < 5
     prior = rng.dirichlet(np.ones(5), 90)
-    alone = Spreading(sparse.csr_array(W), fixed, 0.9).solve(np.eye(5), prior, 1e-12)
+    alone = Spreading(sparse.csr_array(W), fixed).solve(np.eye(5), prior, 0.9, 1e-12)
     monkeypatch.setattr(solver, "ROWS", 7)
-    shared = Spreading(sparse.csr_array(W), fixed, 0.9, workers=3).solve(np.eye(5), prior, 1e-12)
+    shared = Spreading(sparse.csr_array(W), fixed, workers=3).solve(np.eye(5), prior, 0.9, 1e-12)
     np.testing.assert_allclose(shared.values, alone.values, atol=1e-10)
 
 
@@ -205,7 +205,7 @@ def test_walks_that_arrive_at_a_label():
     X, _, y = blobs(40, 2, 2, deviation=3.0)
     W = weight_matrix(X, 5)
     fixed = y >= 0
-    found = Spreading(sparse.csr_array(W), fixed, 0.5).solve(np.ones((2, 1)), np.zeros((40, 1)), 1e-10, alpha=0.8)
+    found = Spreading(sparse.csr_array(W), fixed).solve(np.ones((2, 1)), np.zeros((40, 1)), 0.8, 1e-10)
     rng = np.random.default_rng(0)
     starts = np.flatnonzero(~fixed)[:4]
     for start in starts:

@@ -18,8 +18,6 @@ SHARPNESS = 12.0
 MOST_ITERATIONS = 200
 MOST_LINEAR = 300
 """With more classes than this a linear model takes too long, and class means take its place."""
-
-
 MOST_MEASURED = 100_000
 """Points that decide on the scale."""
 ROWS = 2**15

@@ -59,8 +59,8 @@ class Divided:
 
     def _search(self, queries: np.ndarray, asking: list[list[np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
         """Answer queries, given which of them are in each cell of each division."""
-        distances = np.empty((DIVISIONS, len(queries), self._wanted), np.float32)
-        found = np.empty((DIVISIONS, len(queries), self._wanted), np.int32)
+        shape = (len(asking), len(queries), self._wanted)
+        distances, found = np.empty(shape, np.float32), np.empty(shape, np.int32)
 
         def compare(division: int, cell: int, start: int) -> None:
             members, asked = self._divisions[division].cells[cell], asking[division][cell]
@@ -147,18 +147,19 @@ class Division(NamedTuple):
 def _divide(points: np.ndarray, fewest: int, seed: int) -> Division:
     """Divide points into cells that are neither too large nor too small."""
     rng = np.random.default_rng(seed)
+    most = max(LARGEST, 2 * fewest)
     number = min(BRANCHES, math.ceil(len(points) / max(CELL, fewest)))
     centres = _middles(points[np.sort(rng.integers(len(points), size=number * SAMPLED))], number, rng)
     cells = nearest_centre(points, centres)
     kept = np.bincount(cells, minlength=len(centres)) >= fewest
     if kept.sum() < 2:
-        return _slice(points, max(LARGEST, 2 * fewest), rng)
+        return _slice(points, most, rng)
     if not kept.all():
         centres = centres[kept]
         cells = nearest_centre(points, centres)
 
     def inside(members: np.ndarray) -> tuple[Tree | Slices | None, list[np.ndarray]]:
-        if len(members) <= max(LARGEST, 2 * fewest):
+        if len(members) <= most:
             return None, [members]
         tree, parts = _divide(points[members], fewest, seed)
         return tree, [members[part] for part in parts]

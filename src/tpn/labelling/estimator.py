@@ -179,11 +179,11 @@ class LabelPropagator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         learned, labels = labelled, codes[labelled]
         self._factors = np.ones(given.shape[1])
         rounds = 0 if self.direct == "none" or fixed.all() else self.rounds
-        spreading, system = None, Spreading(graph, fixed, self.alpha, self._neighbours.workers)
+        spreading, system = None, Spreading(graph, fixed, self._neighbours.workers)
         for turn in range(rounds + 1):
             said = self._model.fit(points[learned], labels).proba(points)
             tol = self.tol if turn == rounds else max(self.tol, ROUGHLY)
-            solution = system.solve(given, said, tol, self.max_iter, spreading)
+            solution = system.solve(given, said, self.alpha, tol, self.max_iter, spreading)
             spreading = solution.values
             if self.class_prior is not None:
                 self._factors = class_factors(spreading[~fixed], len(labelled), self._prior)
@@ -204,7 +204,7 @@ class LabelPropagator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._spread: np.ndarray = spreading
         self.label_distributions_ = as_probabilities(shares)
         self.label_distributions_[fixed] = given
-        walks = system.solve(np.ones_like(given[:, :1]), np.zeros_like(shares[:, :1]), ROUGHLY, alpha=STRIDE)
+        walks = system.solve(np.ones_like(given[:, :1]), np.zeros_like(shares[:, :1]), STRIDE, ROUGHLY)
         best = self.label_distributions_.argmax(1)
         self.familiarity_ = familiarity(walks.values.ravel(), best, ~fixed, given.shape[1])
 

@@ -25,8 +25,8 @@ class Solution:
 class Spreading:
     """Labels that spread over a graph from those points whose labels are known (`fixed`)."""
 
-    def __init__(self, graph: sparse.csr_array, fixed: np.ndarray, alpha: float, workers: int = 1) -> None:
-        self.fixed, self.alpha, self.workers = fixed, alpha, workers
+    def __init__(self, graph: sparse.csr_array, fixed: np.ndarray, workers: int = 1) -> None:
+        self.fixed, self.workers = fixed, workers
         degree = np.asarray(graph.sum(1)).ravel()
         self.isolated = (degree <= 0)[:, None]
         self.root = np.sqrt(np.where(degree > 0, degree, 1)).astype(graph.dtype)[:, None]
@@ -40,10 +40,10 @@ class Spreading:
         self,
         labels: np.ndarray,
         prior: np.ndarray,
+        alpha: float,
         tol: float = 1e-3,
         max_iter: int = 1000,
         start: np.ndarray | None = None,
-        alpha: float | None = None,
     ) -> Solution:
         """F with F = α D^-1 W F + (1 - α) P where nothing is known, and F = `labels` where they are.
 
@@ -51,7 +51,6 @@ class Spreading:
         that sum to one keep doing so. A point without any edge has its row of P. With F = D^-1/2 G it is the symmetric
         system (I - α D^-1/2 W D^-1/2) G = B, which conjugate gradients solve. Where F is known, G and B are zero.
         """
-        alpha = self.alpha if alpha is None else alpha
         B = np.asarray(self.from_fixed @ (labels * labels.dtype.type(alpha))) / self.root
         B += np.where(self.isolated, 1, 1 - alpha).astype(prior.dtype) * self.root * prior
         G = (prior if start is None else start) * self.root
