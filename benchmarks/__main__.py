@@ -6,14 +6,14 @@ from tpn.cli import share_the_processor
 
 share_the_processor()  # before anything loads torch
 
-from benchmarks import evaluation, labelling, maml, memory, neighbours, pictures, training_step
+from benchmarks import evaluation, images, labelling, maml, memory, neighbours, training_step
 
 BENCHMARKS = {
     "training-step": training_step.main,
     "evaluation": evaluation.main,
     "memory": memory.main,
     "maml": maml.main,
-    "pictures": pictures.main,
+    "images": images.main,
     "labelling": labelling.main,
     "neighbours": neighbours.main,
 }

@@ -1,6 +1,6 @@
-"""600 test episodes at 84x84 from 20 classes of 600 pictures: each picture once against every episode anew.
+"""600 test episodes at 84x84 from 20 classes of 600 images: each image once against every episode anew.
 
-The pictures are made up: how long it takes does not depend on what they show.
+The images are made up: how long it takes does not depend on what they show.
 """
 
 import time
@@ -9,10 +9,11 @@ import numpy as np
 import torch
 
 from tpn.allocator import keep_freed_memory
-from tpn.episodes import Setting, as_task, query_labels
+from tpn.episodes.setting import Setting
+from tpn.episodes.task import as_task, query_labels
 from tpn.evaluation.protocol import draw_episodes, evaluate
-from tpn.images import Split
-from tpn.methods import Dimensions
+from tpn.images.split import Split
+from tpn.methods._method import Dimensions
 from tpn.methods.tpn import TPN, TPNConfig
 
 EPISODES = 600
@@ -21,16 +22,16 @@ SETTING = Setting(way=5, shot=5, query=15)
 
 def main() -> None:
     keep_freed_memory()
-    split, method = pictures(), TPN(TPNConfig(), Dimensions(3, 84, 5, 5, 64)).eval()
+    split, method = images(), TPN(TPNConfig(), Dimensions(3, 84, 5, 5, 64)).eval()
     method.length_scale.start_at(0.2)
     episodes = draw_episodes(split, SETTING, EPISODES, seed=0)
-    print(f"{EPISODES} test episodes, 84x84x3, 5-way 5-shot 15-query, 20 classes x 600 pictures")
+    print(f"{EPISODES} test episodes, 84x84x3, 5-way 5-shot 15-query, 20 classes x 600 images")
     once = evaluate(method, split, episodes)
-    print(f"  each picture once      {once.seconds:7.1f} s   accuracy {once.mean}", flush=True)
+    print(f"  each image once      {once.seconds:7.1f} s   accuracy {once.mean}", flush=True)
     start, accuracies = time.perf_counter(), []
     for episode in episodes:
         with torch.no_grad():
-            task = as_task([episode], method.represent(split.load(episode.pictures))[None])
+            task = as_task([episode], method.embed(split.load(episode.images))[None])
             right = method.score(task).argmax(-1) == query_labels([episode])
         accuracies.append(right.double().mean().item())
     anew = time.perf_counter() - start
@@ -39,7 +40,7 @@ def main() -> None:
     print(f"  {anew / once.seconds:4.2f} times as fast; the accuracies of an episode differ by at most {apart:.4f}")
 
 
-def pictures() -> Split:
+def images() -> Split:
     """20 classes that can be told apart a little: noise around a pattern of each class."""
     rng = np.random.default_rng(0)
     patterns = rng.integers(0, 200, (20, 1, 7, 7, 3)).repeat(12, 2).repeat(12, 3)

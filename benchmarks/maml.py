@@ -11,8 +11,8 @@ import torch
 
 from benchmarks.memory import own_memory
 from tpn.allocator import keep_freed_memory
-from tpn.episodes import TrainingTask
-from tpn.methods import Dimensions
+from tpn.episodes.task import TrainingTask
+from tpn.methods._method import Dimensions
 from tpn.methods.maml import MAML, MAMLConfig
 
 STEPS, WARM_UP = 3, 1
@@ -76,7 +76,7 @@ def random_task(size: int, channels: int, shot: int, tasks: int) -> TrainingTask
         inputs=torch.rand(tasks, len(support) + len(query), channels, size, size),
         support_labels=support.repeat(tasks, 1),
         way=5,
-        queries=len(query),
+        n_query=len(query),
         query_labels=query.repeat(tasks, 1),
         classes=torch.arange(5).repeat(tasks, 1),
     )

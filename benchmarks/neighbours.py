@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.neighbors import NearestNeighbors
 
 from benchmarks.labelling import DIMENSIONS, vectors
-from tpn.labelling.neighbours import Neighbours
+from tpn.semi_supervised.neighbours import Neighbours
 
 K, ROUNDS, ASKED = 10, 3, 500
 

@@ -27,8 +27,8 @@ class Straightforward(nn.Module):
         self.scale = nn.Sequential(block(64, 64, True), block(64, 1, True), nn.Flatten())
         self.head = nn.Sequential(nn.LazyLinear(8), nn.ReLU(), nn.Linear(8, 1))
 
-    def embed(self, pictures: Tensor) -> Tensor:
-        maps = self.embedding(pictures)
+    def embed(self, images: Tensor) -> Tensor:
+        maps = self.embedding(images)
         sigma = self.head(self.scale(maps))
         features: Tensor = maps.flatten(1) / sigma
         return features
@@ -45,8 +45,8 @@ class Straightforward(nn.Module):
         Y[torch.arange(len(support_labels)), support_labels] = 1
         return torch.inverse(torch.eye(n) - self.alpha * S) @ Y
 
-    def forward(self, pictures: Tensor, support_labels: Tensor, query_labels: Tensor, way: int) -> Tensor:
-        scores = self.propagate(self.embed(pictures), support_labels, way)
+    def forward(self, images: Tensor, support_labels: Tensor, query_labels: Tensor, way: int) -> Tensor:
+        scores = self.propagate(self.embed(images), support_labels, way)
         return F.cross_entropy(scores, torch.cat([support_labels, query_labels]))
 
     def copy_weights(self, ours: nn.Module) -> None:

@@ -60,21 +60,21 @@ def serve(connection: Connection, kind: str, keep: bool) -> None:
 
     from benchmarks.straightforward import Straightforward
     from tpn.allocator import keep_freed_memory
-    from tpn.episodes import TrainingTask
-    from tpn.methods import Dimensions
+    from tpn.episodes.task import TrainingTask
+    from tpn.methods._method import Dimensions
     from tpn.methods.tpn import TPN, TPNConfig
 
     if keep:
         keep_freed_memory()
     torch.manual_seed(0)
-    pictures = torch.rand(100, 3, 84, 84)
+    images = torch.rand(100, 3, 84, 84)
     support, query = torch.arange(5).repeat_interleave(5), torch.arange(5).repeat_interleave(15)
-    pictures += torch.cat([support, query])[:, None, None, None] / 5  # something to learn
+    images += torch.cat([support, query])[:, None, None, None] / 5  # something to learn
     task = TrainingTask(
-        inputs=pictures.contiguous(memory_format=torch.channels_last)[None],
+        inputs=images.contiguous(memory_format=torch.channels_last)[None],
         support_labels=support[None],
         way=5,
-        queries=75,
+        n_query=75,
         query_labels=query[None],
         classes=torch.arange(5)[None],
     )
@@ -84,14 +84,14 @@ def serve(connection: Connection, kind: str, keep: bool) -> None:
     if kind == "straightforward":
         model = Straightforward(3)
         with torch.no_grad():
-            model(pictures, support, query, 5)  # gives the lazy layer its shape
+            model(images, support, query, 5)  # gives the lazy layer its shape
             model.copy_weights(ours)
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
     while connection.recv() == "step":
         start = time.perf_counter()
         optimiser.zero_grad()
         if kind == "straightforward":
-            loss = model(pictures, support, query, 5)
+            loss = model(images, support, query, 5)
             loss.backward()
             value = loss.item()
         else:

@@ -3,10 +3,10 @@
     TPN_MINI_IMAGENET=mini-imagenet.zip python -m scripts.compare_labelling
 
 Features are those of efficientnet-lite0, which has seen ImageNet, these classes included: stand-ins for photographs of
-one's own. Three sets: the 20 test classes with 600 pictures each; all 100 classes with 100 each; and all 100 classes
+one's own. Three sets: the 20 test classes with 600 images each; all 100 classes with 100 each; and all 100 classes
 with 100 others each, which no setting of LabelPropagator was chosen on. Balanced, and with classes from 1 to 1/10 of
 that size; 1 and 5 labels of each class; 5 seeds. Compared are LabelPropagator, scikit-learn's LabelSpreading (the best
-of alpha 0.2, 0.8 and 0.99 by test accuracy) and logistic regression on the labelled pictures (normalised features, the
+of alpha 0.2, 0.8 and 0.99 by test accuracy) and logistic regression on the labelled images (normalised features, the
 best C of 1, 10, 100 and 1000 by test accuracy).
 """
 
@@ -23,11 +23,12 @@ from sklearn.metrics import roc_auc_score
 from sklearn.semi_supervised import LabelSpreading
 
 from tpn import LabelPropagator
-from tpn.images import Images, open_images
-from tpn.labelling.features import prepare
+from tpn.images.opening import open_images
+from tpn.images.split import Images
 from tpn.labelling.networks import DEFAULT, find_network
 from tpn.labelling.suggestions import suggest
 from tpn.progress import progress
+from tpn.semi_supervised.feature_scaling import prepare
 
 BINS = 15
 SUGGESTED = 20
@@ -55,7 +56,7 @@ def main() -> None:
 
 
 def embedded(images: Images, splits: list[str], places: range, folder: Path) -> tuple[np.ndarray, np.ndarray]:
-    """The features of the pictures at these places in each class, and their classes."""
+    """The features of the images at these places in each class, and their classes."""
     file = folder / f"{len(splits)}-{places.start}-{places.stop}.npz"
     if not file.is_file():
         network = find_network(DEFAULT, torch.device("cpu")).load()
@@ -63,11 +64,11 @@ def embedded(images: Images, splits: list[str], places: range, folder: Path) -> 
         for split in map(images.split, splits):
             rows = np.concatenate([start + np.array(places) for start in split.starts[:-1]])
             truth += [f"{split.name}-{index}" for index in range(len(split.classes)) for _ in places]
-            with progress(f"embedding {split.name}", len(rows), "pictures") as advance:
+            with progress(f"embedding {split.name}", len(rows), "images") as advance:
                 for start in range(0, len(rows), 32):
-                    pictures = split.load(rows[start : start + 32])
+                    batch = split.load(rows[start : start + 32])
                     with torch.inference_mode():
-                        scaled = F.interpolate(pictures, (network.image_size,) * 2, mode="bilinear")
+                        scaled = F.interpolate(batch, (network.image_size,) * 2, mode="bilinear")
                         features.append(network.embed(scaled).numpy())
                     advance(len(features[-1]))
         np.savez(file, features=np.concatenate(features), truth=np.unique(truth, return_inverse=True)[1])
@@ -109,7 +110,7 @@ def compare(name: str, features: np.ndarray, truth: np.ndarray, balanced: bool, 
         print(
             f"  half of the classes without labels: mean confidence {known:.0f} % in those with labels, {other:.0f} %"
         )
-        print(f"  in the others; of two pictures the more confident one is of a class with labels in {apart:.0f} %")
+        print(f"  in the others; of two images the more confident one is of a class with labels in {apart:.0f} %")
     print(flush=True)
 
 
@@ -119,7 +120,7 @@ def confidence(model: LabelPropagator) -> np.ndarray:
 
 
 def strangers(points: np.ndarray, truth: np.ndarray, given: np.ndarray, rng: np.random.Generator) -> list[float]:
-    """If half of the classes have no label: how far confidence tells pictures of these apart, and what it is."""
+    """If half of the classes have no label: how far confidence tells images of these apart, and what it is."""
     with_labels = rng.permutation(np.unique(truth))[: len(np.unique(truth)) // 2]
     labels = np.where(np.isin(truth, with_labels), given, -1)
     sure = confidence(LabelPropagator().fit(points, labels))[labels < 0]
@@ -128,7 +129,7 @@ def strangers(points: np.ndarray, truth: np.ndarray, given: np.ndarray, rng: np.
 
 
 def unbalanced(truth: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Rows of which classes have from all to a tenth of their pictures, which one by chance."""
+    """Rows of which classes have from all to a tenth of their images, which one by chance."""
     counts = np.bincount(truth)
     shares = rng.permutation(10 ** -np.linspace(0, 1, len(counts)))
     kept = np.round(counts * shares).astype(int)
@@ -136,7 +137,7 @@ def unbalanced(truth: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def few(truth: np.ndarray, number: int, rng: np.random.Generator) -> np.ndarray:
-    """Labels of some pictures of each class; -1 for the others."""
+    """Labels of some images of each class; -1 for the others."""
     given = np.full(len(truth), -1)
     for class_ in np.unique(truth):
         given[rng.choice(np.flatnonzero(truth == class_), number, replace=False)] = class_
@@ -161,14 +162,14 @@ def regression(features: np.ndarray, given: np.ndarray, truth: np.ndarray, C: fl
 
 
 def with_more(points: np.ndarray, given: np.ndarray, truth: np.ndarray, more: np.ndarray) -> float:
-    """Accuracy, on what has no label then, with the true labels of some more pictures."""
+    """Accuracy, on what has no label then, with the true labels of some more images."""
     labels = given.copy()
     labels[more] = truth[more]
     return accuracy(LabelPropagator().fit(points, labels), truth, labels < 0)
 
 
 def calibration_error(sure: np.ndarray, right: np.ndarray) -> float:
-    """The expected calibration error, in bins of equally many pictures."""
+    """The expected calibration error, in bins of equally many images."""
     bins = np.array_split(np.argsort(sure), BINS)
     return float(sum(len(part) * abs(sure[part].mean() - right[part].mean()) for part in bins) / len(sure))
 

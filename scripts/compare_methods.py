@@ -1,4 +1,4 @@
-"""Train and test every method at the same number of pictures seen, on the drawings: docs/methods.md.
+"""Train and test every method at the same number of images seen, on the drawings: docs/methods.md.
 
     python -m scripts.compare_methods RUNS            trains, tests, and prints the table as Markdown
     python -m scripts.compare_methods RUNS --rows tpn protonet
@@ -19,17 +19,19 @@ from typing import Any
 import torch
 
 from tpn.allocator import keep_freed_memory
-from tpn.episodes import Setting
+from tpn.episodes.setting import Setting
 from tpn.evaluation.intervals import percent
 from tpn.evaluation.protocol import draw_episodes, evaluate
-from tpn.images import open_images
-from tpn.methods import Config, Dimensions, Method, all_methods, build_method, find_method
-from tpn.methods.base_classes import BaseClassConfig
+from tpn.images.opening import open_images
+from tpn.methods._config import Config
+from tpn.methods._method import Dimensions, Method
+from tpn.methods._registry import all_methods, build_method, find_method
+from tpn.methods.classifier_baseline import BaseClassConfig
+from tpn.runs.folder import Run, load
+from tpn.runs.tensors import read_tensors
 from tpn.training.loop import draw_task, training_sampler
-from tpn.training.run import Run, load
-from tpn.training.tensors import read_tensors
 
-PICTURES = 150_000
+IMAGES = 150_000
 """1,500 episodes of 5 ways, 5 shots and 15 queries."""
 TEST_SHOTS, TEST_EPISODES, TEST_UNLABELLED = (1, 5), 600, 20
 EPISODES_BEFORE = 200
@@ -55,7 +57,7 @@ class Row:
         """Or mini-batches, for those that learn from such."""
         settings = find_method(self.method).Config()
         size = settings.batch_size if isinstance(settings, BaseClassConfig) else 5 * (5 + 15 + self.unlabelled)
-        return round(PICTURES / size)
+        return round(IMAGES / size)
 
 
 ROWS = {
@@ -164,8 +166,8 @@ def centroid_on_pixels(shot: int) -> str:
     protonet = all_methods()["protonet"]
 
     class Pixels(protonet):  # type: ignore[misc, valid-type]
-        def represent(self, pictures: torch.Tensor) -> torch.Tensor:
-            return pictures.flatten(1)
+        def embed(self, images: torch.Tensor) -> torch.Tensor:
+            return images.flatten(1)
 
     method = Pixels(protonet.Config(), Dimensions(1, 28, 5, shot, 2))
     split = open_images("quickdraw").split("test")

@@ -2,7 +2,7 @@
 
     python scripts/make_ravi_lists.py FOLDER
 
-A file name in those lists, such as n0153282900000005.jpg, is a class and the rank of a picture, from 1, among the files
+A file name in those lists, such as n0153282900000005.jpg, is a class and the rank of an image, from 1, among the files
 of that class in ILSVRC-2012, sorted by name. Ranks become the bits of a base64 number.
 """
 

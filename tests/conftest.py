@@ -11,10 +11,12 @@ import torch
 from hypothesis import settings
 
 from tpn.cli import main
-from tpn.episodes import Sampler, Setting
+from tpn.episodes.episode_sampler import EpisodeSampler
+from tpn.episodes.setting import Setting
 from tpn.errors import TPNWarning
-from tpn.images import Split, open_images
-from tpn.methods import Dimensions
+from tpn.images.opening import open_images
+from tpn.images.split import Split
+from tpn.methods._method import Dimensions
 
 torch.set_num_threads(1)  # the tests themselves run side by side
 settings.register_profile("tpn", deadline=None, max_examples=40, derandomize=True)
@@ -29,7 +31,7 @@ def drawings() -> Split:
 
 @pytest.fixture(scope="session")
 def mini_imagenet() -> Split:
-    """The test split of the real miniImageNet, if there is a copy. Preparing it warns of pictures it has twice."""
+    """The test split of the real miniImageNet, if there is a copy. Preparing it warns of images it has twice."""
     if "TPN_MINI_IMAGENET" not in os.environ:
         pytest.skip("TPN_MINI_IMAGENET does not name a copy of miniImageNet")
     with warnings.catch_warnings():
@@ -61,12 +63,12 @@ def refused(capsys):
 
 
 def noise(classes: int, per_class: int | list[int], size: int = 28, channels: int = 1, seed: int = 0) -> Split:
-    """A split of random pictures."""
+    """A split of random images."""
     counts = [per_class] * classes if isinstance(per_class, int) else per_class
-    pictures = np.random.default_rng(seed).integers(0, 256, (sum(counts), size, size, channels), dtype=np.uint8)
+    images = np.random.default_rng(seed).integers(0, 256, (sum(counts), size, size, channels), dtype=np.uint8)
     names = tuple(f"class {index}" for index in range(classes))
-    return Split("val", pictures, names, np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+    return Split("val", images, names, np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
 
 
-def sampler(split: Split, seed: int = 0, **setting: object) -> Sampler:
-    return Sampler(split, Setting(**setting), seed)  # type: ignore[arg-type]
+def sampler(split: Split, seed: int = 0, **setting: object) -> EpisodeSampler:
+    return EpisodeSampler(split, Setting(**setting), seed)  # type: ignore[arg-type]

@@ -25,7 +25,7 @@ def test_the_commands_it_shows_exist():
     assert {"train", "evaluate", "compare", "plot"} <= shown <= set(COMMANDS)
 
 
-def test_the_pictures_and_files_it_shows_exist():
+def test_the_images_and_files_it_shows_exist():
     root = Path(__file__).parents[1]
     for target in re.findall(r"\]\(([^)#:]+)\)", README):
         assert (root / target).exists(), target

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 from tpn.errors import TPNError
 
 if TYPE_CHECKING:
-    from tpn.episodes import Episode
-    from tpn.labelling.estimator import LabelPropagator
-    from tpn.training.run import load
+    from tpn.episodes.task import Episode
+    from tpn.runs.folder import load
+    from tpn.semi_supervised.label_propagator import LabelPropagator
 
 __version__ = "0.1.0"
 __all__ = ["Episode", "LabelPropagator", "TPNError", "__version__", "load"]
 
 _HOMES = {
-    "Episode": "tpn.episodes",
-    "LabelPropagator": "tpn.labelling.estimator",
-    "load": "tpn.training.run",
+    "Episode": "tpn.episodes.task",
+    "LabelPropagator": "tpn.semi_supervised.label_propagator",
+    "load": "tpn.runs.folder",
 }
 
 

@@ -2,10 +2,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tpn.backbones import build_backbone
-from tpn.backbones.blocks import ConvBlock
+from tpn.backbones._blocks import ConvBlock
+from tpn.backbones._registry import build_backbone
+from tpn.backbones.batch_norm import batch_statistics
 from tpn.backbones.conv4 import Conv4
-from tpn.backbones.statistics import batch_statistics
 from tpn.errors import TPNError
 
 
@@ -19,7 +19,7 @@ def test_maps_have_the_shape_that_is_announced(size, channels, map_size):
 
 
 @pytest.mark.parametrize("size", [15, 1])
-def test_smaller_pictures_are_refused(size):
+def test_smaller_images_are_refused(size):
     with pytest.raises(TPNError, match=f"at least 16x16 pixels, not {size}x{size}"):
         Conv4(1, size)
 
@@ -68,19 +68,19 @@ def test_pools_that_round_up_start_at_the_edge():
 
 def test_batch_statistics_are_used_only_inside_and_leave_no_trace():
     network = Conv4(1, 28).eval()
-    pictures = torch.rand(10, 1, 28, 28)
+    images = torch.rand(10, 1, 28, 28)
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
-    alone = network(pictures[:5])
-    torch.testing.assert_close(network(pictures)[:5], alone)
+    alone = network(images[:5])
+    torch.testing.assert_close(network(images)[:5], alone)
     with batch_statistics(network):
-        assert not torch.allclose(network(pictures)[:5], network(pictures[:5]))
-        torch.testing.assert_close(network(pictures), in_training(network, pictures))
-    torch.testing.assert_close(network(pictures)[:5], alone)
+        assert not torch.allclose(network(images)[:5], network(images[:5]))
+        torch.testing.assert_close(network(images), in_training(network, images))
+    torch.testing.assert_close(network(images)[:5], alone)
     assert all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
     assert not network.blocks[0].norm.training
 
 
-def in_training(network: Conv4, pictures: torch.Tensor) -> torch.Tensor:
+def in_training(network: Conv4, images: torch.Tensor) -> torch.Tensor:
     copy = Conv4(1, 28).train()
     copy.load_state_dict(network.state_dict())
-    return copy(pictures)
+    return copy(images)

@@ -78,10 +78,10 @@ def convolve(maps, weights, convolution, norm, stride=1, depthwise=False):
 
 
 @torch.no_grad()
-def reference(weights, pictures):
+def reference(weights, images):
     """Features and classes, in double precision."""
     relu6 = nn.ReLU6()
-    maps = relu6(convolve((pictures.double() * 255 - 127) / 128, weights, "_conv_stem", "_bn0", 2))
+    maps = relu6(convolve((images.double() * 255 - 127) / 128, weights, "_conv_stem", "_bn0", 2))
     strides = [1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1]
     for index, stride in enumerate(strides):
         before, block = maps, f"_blocks.{index}"
@@ -98,20 +98,20 @@ def reference(weights, pictures):
 @pytest.mark.parametrize("size", [224, 97])
 def test_it_computes_what_its_paper_says(network, weights, size):
     rng = np.random.default_rng(0)
-    pictures = F.interpolate(torch.tensor(rng.random((2, 3, 9, 9)), dtype=torch.float32), (size, size), mode="bicubic")
-    pictures = pictures.clip(0, 1)
-    features, scores = reference(weights, pictures)
-    own = network(pictures)
+    images = F.interpolate(torch.tensor(rng.random((2, 3, 9, 9)), dtype=torch.float32), (size, size), mode="bicubic")
+    images = images.clip(0, 1)
+    features, scores = reference(weights, images)
+    own = network(images)
     assert own.shape == (2, 1280)
     assert features.abs().max() > 0.5, "there is something to compare"
     np.testing.assert_allclose(own, features, atol=1e-4)
     np.testing.assert_allclose(network.classifier(own), scores, atol=1e-3)
 
 
-def test_pictures_do_not_influence_each_other(network):
-    pictures = torch.rand(3, 3, 64, 64)
-    one_by_one = torch.cat([network(picture[None]) for picture in pictures])
-    np.testing.assert_allclose(network(pictures), one_by_one, atol=1e-5)
+def test_images_do_not_influence_each_other(network):
+    images = torch.rand(3, 3, 64, 64)
+    one_by_one = torch.cat([network(image[None]) for image in images])
+    np.testing.assert_allclose(network(images), one_by_one, atol=1e-5)
 
 
 def test_it_is_for_use_and_not_for_training(network):
@@ -136,12 +136,12 @@ IMAGENET = {
 
 
 def test_it_knows_the_classes_of_imagenet(network, mini_imagenet):
-    """Though its pictures have 84x84 pixels only."""
+    """Though its images have 84x84 pixels only."""
     split = mini_imagenet
     assert sorted(split.classes) == sorted(IMAGENET)
     hits = []
     for class_, start in zip(split.classes, split.starts, strict=False):
-        pictures = F.interpolate(split.load(start + np.arange(4)), (224, 224), mode="bilinear")
-        scores = network.classifier(network(pictures))
+        images = F.interpolate(split.load(start + np.arange(4)), (224, 224), mode="bilinear")
+        scores = network.classifier(network(images))
         hits += (scores.argmax(1) == IMAGENET[class_]).tolist()
     assert np.mean(hits) > 0.45

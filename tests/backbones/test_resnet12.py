@@ -3,11 +3,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tpn.backbones import RESIDUAL, build_backbone
-from tpn.backbones.blocks import DropBlock, NormalisedConvolution, ResidualBlock
+from tpn.backbones import RESIDUAL
+from tpn.backbones._blocks import DropBlock, NormalisedConvolution, ResidualBlock
+from tpn.backbones._registry import build_backbone
 from tpn.backbones.resnet12 import ResNet12
 from tpn.errors import TPNError
-from tpn.methods import Config
+from tpn.methods._config import Config
 
 WIDTHS = {
     "resnet12": (64, 128, 256, 512),
@@ -74,9 +75,9 @@ def test_a_block_is_the_papers_block(pool, training):
 def test_the_network_is_four_such_blocks(size, training):
     torch.manual_seed(0)
     network = after_some_training(build_backbone("resnet12-16", 3, size).double().train(training))
-    pictures = torch.rand(3, 3, size, size, dtype=torch.double)
-    expected = textbook(network, pictures, training)
-    got = network(pictures)
+    images = torch.rand(3, 3, size, size, dtype=torch.double)
+    expected = textbook(network, images, training)
+    got = network(images)
     torch.testing.assert_close(got, expected, rtol=1e-8, atol=1e-8)
     gradients_agree(got, expected, list(network.parameters()))
 
@@ -134,17 +135,17 @@ def test_each_has_its_widths_and_twelve_convolutions_beside_the_shortcuts(name):
 
 @pytest.mark.parametrize("name", sorted(RESIDUAL))
 @pytest.mark.parametrize("size", [15, 1])
-def test_smaller_pictures_are_refused(name, size):
+def test_smaller_images_are_refused(name, size):
     with pytest.raises(TPNError, match=f"at least 16x16 pixels, not {size}x{size}"):
         build_backbone(name, 1, size)
 
 
 def test_a_signal_neither_dies_nor_explodes_in_a_new_network():
     torch.manual_seed(0)
-    pictures = torch.rand(16, 3, 28, 28, requires_grad=True)
-    maps = build_backbone("resnet12-16", 3, 28).train()(pictures)
+    images = torch.rand(16, 3, 28, 28, requires_grad=True)
+    maps = build_backbone("resnet12-16", 3, 28).train()(images)
     assert 0.1 < maps.std() < 10
-    assert torch.autograd.grad(maps.square().mean(), pictures)[0].abs().max() > 0
+    assert torch.autograd.grad(maps.square().mean(), images)[0].abs().max() > 0
 
 
 def test_weights_are_kept_channels_last():
@@ -166,9 +167,9 @@ def test_nothing_is_dropped_in_testing():
     assert torch.equal(DropBlock(0.0, 3).train()(maps), maps)
     network, plain = (ResNet12(1, 28, WIDTHS["resnet12-16"], drop_block=share) for share in (0.3, 0.0))
     plain.load_state_dict(network.state_dict())
-    pictures = torch.rand(2, 1, 28, 28)
-    assert torch.equal(network.eval()(pictures), plain.eval()(pictures))
-    assert not torch.equal(network.train()(pictures), plain.train()(pictures))
+    images = torch.rand(2, 1, 28, 28)
+    assert torch.equal(network.eval()(images), plain.eval()(images))
+    assert not torch.equal(network.train()(images), plain.train()(images))
 
 
 @pytest.mark.parametrize(("share", "size"), [(0.05, 1), (0.3, 1), (0.05, 3), (0.1, 5), (0.02, 5)])
@@ -179,7 +180,7 @@ def test_about_the_share_that_was_asked_for_is_dropped(share, size):
 
 
 @pytest.mark.parametrize(("height", "size"), [(10, 5), (5, 3), (3, 2), (2, 1)])
-def test_also_on_the_maps_that_pictures_of_84_and_28_pixels_have(height, size):
+def test_also_on_the_maps_that_images_of_84_and_28_pixels_have(height, size):
     zeros = (dropped(0.1, size, 100, 100, height, height) == 0).float().mean().item()
     assert 0.1 * 0.85 < zeros < 0.1 * 1.03
 
@@ -206,7 +207,7 @@ def test_what_is_dropped_is_squares():
     assert found > 20
 
 
-def test_each_map_of_each_picture_has_squares_of_its_own():
+def test_each_map_of_each_image_has_squares_of_its_own():
     zero = dropped(0.2, 2, 4, 5, 8, 8) == 0
     planes = {tuple(plane.flatten().tolist()) for plane in zero.view(20, 8, 8)}
     assert len(planes) > 15

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tpn.cli import main
-from tpn.training.tensors import read_tensors, write_tensors
+from tpn.runs.tensors import read_tensors, write_tensors
 
 TINY = ["--way", "2", "--shot", "1", "--query", "2", "--episodes", "2", "--validation-episodes", "2", "--threads", "1"]
 
@@ -28,7 +28,7 @@ TINY = ["--way", "2", "--shot", "1", "--query", "2", "--episodes", "2", "--valid
         (["train", "tpn", "--waay", "5"], "Unrecognized options: --waay"),
         (["train", "maml", "--way", "51"], "needs 51 classes, but the val split has 50"),
         (["train", "tpn", "--way", "300"], "needs 300 classes, but the train split has 215"),
-        (["train", "tpn", "--shot", "90"], "needs 105 pictures of each class, but the class"),
+        (["train", "tpn", "--shot", "90"], "needs 105 images of each class, but the class"),
         (["train", "tpn", "--way", "0"], "--way must be at least 2, not 0"),
         (["train", "tpn", "--query", "-1"], "--query must be at least 1, not -1"),
         (["train", "tpn", "--episodes", "0"], "--episodes must be at least 1, not 0"),
@@ -64,7 +64,7 @@ def test_wrong_options(refused, tmp_path, monkeypatch, arguments, complaint):
     ("options", "complaint"),
     [
         (["--way", "81"], "needs 81 classes, but the test split has 80"),
-        (["--shot", "98"], "needs 102 pictures"),
+        (["--shot", "98"], "needs 102 images"),
         (["--episodes", "0"], "--episodes must be at least 1, not 0"),
         (["--split", "tests"], "invalid choice 'tests'"),
         (["--data", "cifar"], "Unknown data 'cifar'"),
@@ -216,7 +216,7 @@ def test_a_checkpoint_that_was_tampered_with(refused, runs, tmp_path, change, co
     assert complaint in error
 
 
-def test_a_picture_is_not_half_drawn_when_its_episode_is_impossible(refused, runs, tmp_path):
+def test_a_image_is_not_half_drawn_when_its_episode_is_impossible(refused, runs, tmp_path):
     refused("plot", runs / "one", "--way", "99", "--out", tmp_path / "new")
     refused("compare", runs / "one", runs / "two", "--plot", tmp_path / "x.foo")
     assert os.listdir(tmp_path) == []

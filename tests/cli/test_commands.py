@@ -10,8 +10,8 @@ import torch
 
 import tpn
 from tpn.cli import COMMANDS, main
-from tpn.methods import all_methods
-from tpn.training.run import Run
+from tpn.methods._registry import all_methods
+from tpn.runs.folder import Run
 
 
 def output(capsys, *arguments):
@@ -158,7 +158,7 @@ def test_plot(capsys, runs, tmp_path):
 def test_a_loaded_method_is_ready(runs):
     method = tpn.load(runs / "one")
     assert not method.training
-    assert method.represent(torch.rand(2, 1, 28, 28)).shape == (2, 256)
+    assert method.embed(torch.rand(2, 1, 28, 28)).shape == (2, 256)
     assert tpn.Episode.__name__ == "Episode"
     assert "load" in dir(tpn)
     with pytest.raises(AttributeError, match="no attribute 'lod'"):

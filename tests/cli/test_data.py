@@ -1,4 +1,4 @@
-"""tpn data, and training on pictures of one's own."""
+"""tpn data, and training on images of one's own."""
 
 import json
 import os
@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 from tests.images import making
-from tests.images.making import as_files, encode, pictures
+from tests.images.making import as_files, encode, make_images
 from tpn.cli import main
-from tpn.training.run import Run
+from tpn.runs.folder import Run
 
 CLASSES = {
     "train": ["ant", "bee", "cat", "dog"],
@@ -25,9 +25,9 @@ TINY = ["--way", "2", "--shot", "1", "--query", "2", "--episodes", "2", "--valid
 
 @pytest.fixture
 def own(tmp_path, monkeypatch):
-    """A folder of pictures, and a cache of its own."""
+    """A folder of images, and a cache of its own."""
     monkeypatch.setenv("TPN_CACHE", str(tmp_path / "cache"))
-    return making.write_folder(tmp_path / "animals", as_files(pictures(6, 24, CLASSES)))
+    return making.write_folder(tmp_path / "animals", as_files(make_images(6, 24, CLASSES)))
 
 
 def said(capsys, *arguments):
@@ -69,7 +69,7 @@ def test_show_draws_an_episode(own, capsys, tmp_path):
     assert (tmp_path / "drawings.svg").read_text().startswith("<?xml")
 
 
-def test_a_run_on_own_pictures_can_be_tested_resumed_and_moved(own, capsys, tmp_path, monkeypatch, refused):
+def test_a_run_on_own_images_can_be_tested_resumed_and_moved(own, capsys, tmp_path, monkeypatch, refused):
     monkeypatch.chdir(tmp_path)
     data = ["--data", "folder:animals", "--image-size", 16]
     said(capsys, "train", "tpn", *data, *TINY, "--augment", "crop", "flip", "jitter")
@@ -91,22 +91,22 @@ def test_a_run_on_own_pictures_can_be_tested_resumed_and_moved(own, capsys, tmp_
     assert Run(tmp_path / run).read_config().settings.episodes == 5
 
 
-def test_changed_pictures_are_noticed(own, capsys, tmp_path, refused):
+def test_changed_images_are_noticed(own, capsys, tmp_path, refused):
     run = tmp_path / "run"
     said(capsys, "train", "tpn", "--data", f"folder:{own}", "--image-size", 16, *TINY, "--out", run)
     (own / "train/ant/0.png").write_bytes(encode(np.zeros((24, 24, 3), np.uint8)))
     os.utime(own / "train/ant/0.png", (1, 1))
-    assert "was begun with other pictures" in refused("train", "tpn", "--resume", "--out", run, "--episodes", 9)
+    assert "was begun with other images" in refused("train", "tpn", "--resume", "--out", run, "--episodes", 9)
     notes = said(capsys, "evaluate", run, "--episodes", 2).err
     assert notes.startswith("Note: ")
     assert "have changed since" in notes
 
 
 def test_what_is_left_out_is_noted_and_strict_refuses(own, capsys, tmp_path, refused):
-    (own / "train/ant/broken.jpg").write_bytes(b"no picture")
+    (own / "train/ant/broken.jpg").write_bytes(b"no image")
     notes = said(capsys, "data", "prepare", f"folder:{own}", "--image-size", 16).err
     assert "Note: folder:" in notes
-    assert "1 picture cannot be read and is left out: train/ant/broken.jpg: it cannot be read as a picture" in notes
+    assert "1 image cannot be read and is left out: train/ant/broken.jpg: it cannot be read as an image" in notes
     assert "broken.jpg" in said(capsys, "data", "info", f"folder:{own}", "--image-size", 16).out
     assert "as --strict asks" in refused("data", "prepare", f"folder:{own}", "--image-size", 16, "--strict")
     out = tmp_path / "run"
@@ -120,8 +120,8 @@ def test_what_is_left_out_is_noted_and_strict_refuses(own, capsys, tmp_path, ref
     ("arguments", "complaint"),
     [
         (["info", "folder:nowhere"], "nowhere does not exist"),
-        (["info", "folder:"], "Say where the pictures lie: folder:PATH"),
-        (["info", "mini-imagenet"], "Say where the pictures lie: mini-imagenet:PATH"),
+        (["info", "folder:"], "Say where the images lie: folder:PATH"),
+        (["info", "mini-imagenet"], "Say where the images lie: mini-imagenet:PATH"),
         (["prepare", "imagenet:x"], "Unknown data 'imagenet:x': write quickdraw, mini-imagenet:PATH"),
         (["prepare", "folder:animals", "--image-size", "0"], "--image-size must be between 1 and 1024"),
         (["prepare", "folder:animals", "--class-seed", "-1"], "--class-seed must be at least 0"),
@@ -132,7 +132,7 @@ def test_what_is_left_out_is_noted_and_strict_refuses(own, capsys, tmp_path, ref
         (["show", "folder:animals", "--out", "x.png"], "needs 5 classes, but the train split has 4"),
         (
             ["show", "folder:animals", "--out", "x.png", "--way", "2"],
-            "needs 20 pictures of each class",
+            "needs 20 images of each class",
         ),
     ],
 )
@@ -142,15 +142,15 @@ def test_wrong_inputs(own, tmp_path, monkeypatch, refused, arguments, complaint)
     assert sorted(os.listdir(tmp_path)) in (["animals"], ["animals", "cache"])
 
 
-def test_sizes_no_network_takes_are_refused_before_pictures_are_prepared(own, tmp_path, refused):
+def test_sizes_no_network_takes_are_refused_before_images_are_prepared(own, tmp_path, refused):
     complaint = refused("train", "tpn", "--data", f"folder:{own}", "--image-size", 15, *TINY, "--out", tmp_path / "run")
     assert "needs at least 16x16 pixels" in complaint
     assert not (tmp_path / "cache").exists()
 
 
-def test_a_run_among_the_pictures_is_refused(own, tmp_path, monkeypatch, refused):
+def test_a_run_among_the_images_is_refused(own, tmp_path, monkeypatch, refused):
     monkeypatch.chdir(own)
-    assert "lies among the pictures" in refused("train", "tpn", "--data", "folder:.", "--image-size", 16, *TINY)
+    assert "lies among the images" in refused("train", "tpn", "--data", "folder:.", "--image-size", 16, *TINY)
     assert sorted(os.listdir(own)) == ["test", "train", "val"]
 
 
@@ -162,9 +162,9 @@ def test_a_method_keeps_the_normalisation_of_its_training(own, capsys, tmp_path)
     run = tmp_path / "run"
     said(capsys, "train", "tpn", "--data", f"folder:{own}", "--image-size", 16, *TINY, "--out", run)
     config, method = Run(run).read_config(), tpn.load(run)
-    pictures = torch.rand(4, 3, 16, 16)
-    expected = (pictures - torch.tensor(config.mean).view(3, 1, 1)) / torch.tensor(config.std).view(3, 1, 1)
-    torch.testing.assert_close(method.backbone.normalise(pictures), expected)
+    images = torch.rand(4, 3, 16, 16)
+    expected = (images - torch.tensor(config.mean).view(3, 1, 1)) / torch.tensor(config.std).view(3, 1, 1)
+    torch.testing.assert_close(method.backbone.normalise(images), expected)
 
 
 @pytest.mark.skipif(

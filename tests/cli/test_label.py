@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.images.making import as_files, encode, pictures, write_folder
+from tests.images.making import as_files, encode, make_images, write_folder
 from tpn.cli import main
 
 NAMES = [f"{colour} {index}.png" for colour in ("blue", "red") for index in range(8)]
 
 
 def colour(name, seed):
-    """A picture that is nearly all of a colour."""
+    """An image that is nearly all of a colour."""
     base = np.zeros((24, 24, 3))
     base[..., {"red": 0, "green": 1, "blue": 2}[name]] = 190
     return (base + np.random.default_rng(seed).integers(0, 60, base.shape)).astype(np.uint8)
@@ -24,7 +24,7 @@ def colour(name, seed):
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """A folder to work in, with pictures, features of them, and two labels."""
+    """A folder to work in, with images, features of them, and two labels."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TPN_CACHE", str(tmp_path / "cache"))
     files = {name: encode(colour(name.split()[0], index)) for index, name in enumerate(NAMES)}
@@ -60,7 +60,7 @@ def everything(folder="."):
 # what comes out
 
 
-def test_every_picture_has_a_label_and_a_confidence(place, capsys):
+def test_every_image_has_a_label_and_a_confidence(place, capsys):
     assert label() == 0
     found = rows()
     assert [row["path"] for row in found] == NAMES
@@ -81,7 +81,7 @@ def test_json_is_one_object_and_nothing_else(place, capsys):
     captured = capsys.readouterr()
     result = json.loads(captured.out)
     assert captured.out.count("\n") == 1
-    assert "Note: 1 file is no picture by name" in captured.err
+    assert "Note: 1 file is no image by name" in captured.err
     assert result["pictures"] == 16
     assert result["classes"] == {"blue": {"given": 1, "labelled": 7}, "red": {"given": 1, "labelled": 7}}
     assert (result["too_doubtful"], result["unreached"]) == (0, 0)
@@ -92,7 +92,7 @@ def test_json_is_one_object_and_nothing_else(place, capsys):
     assert [row["path"] for row in rows("labels-suggestions.csv")] == result["suggestions"]
 
 
-def test_doubtful_pictures_are_left_without_a_label(place, capsys):
+def test_doubtful_images_are_left_without_a_label(place, capsys):
     np.save("features.npy", np.load("features.npy") + 25 * noise())
     assert label("--no-page") == 0
     sure = sorted({float(row["confidence"]) for row in rows()})
@@ -136,7 +136,7 @@ def test_what_was_found_can_be_handed_back(place):
 
 
 @pytest.mark.parametrize("how", ["--copy-to", "--link-to"])
-def test_pictures_are_sorted(place, how):
+def test_images_are_sorted(place, how):
     assert label(how, "sorted") == 0
     for colour_ in ("red", "blue"):
         assert sorted(os.listdir(place / "sorted" / colour_)) == [name for name in NAMES if name.startswith(colour_)]
@@ -164,7 +164,7 @@ def test_names_in_any_language_and_with_any_character(place):
     assert main(["label", folder.name, *options]) == 0
     assert {row["label"] for row in rows("итог.csv")} == {"голубой, синий", '紅"色"'}
     assert sorted(os.listdir("отсортировано")) == ["голубой, синий", "紅_色_"]
-    assert "<h1>Фото &amp; 写真 &lt;b&gt;: 16 pictures, 2 classes</h1>" in (place / "итог.html").read_text()
+    assert "<h1>Фото &amp; 写真 &lt;b&gt;: 16 images, 2 classes</h1>" in (place / "итог.html").read_text()
 
 
 def test_names_that_are_no_text(place, capsysbinary):
@@ -203,7 +203,7 @@ def test_the_network_that_comes_with_it(place, capsys):
     first = json.loads(captured.out)
     assert first["backbone"] == "efficientnet-lite0"
     assert first["pictures"] == 6
-    assert "1 picture cannot be read and is left out: broken.png: it cannot be read as a picture" in captured.err
+    assert "1 image cannot be read and is left out: broken.png: it cannot be read as an image" in captured.err
     assert all(row["label"] == row["path"].split()[0] for row in rows())
     assert main([*call, "--force"]) == 0
     again = json.loads(capsys.readouterr().out)
@@ -213,9 +213,9 @@ def test_the_network_that_comes_with_it(place, capsys):
 
 @pytest.fixture(scope="module")
 def colour_run(tmp_path_factory):
-    """A short training on coloured pictures."""
+    """A short training on coloured images."""
     folder = tmp_path_factory.mktemp("colour")
-    write_folder(folder / "photos", as_files(pictures(4)))
+    write_folder(folder / "photos", as_files(make_images(4)))
     tiny = ["--way", "2", "--shot", "1", "--query", "2", "--episodes", "1", "--validation-episodes", "1"]
     data = ["--data", f"folder:{folder / 'photos'}", "--cache", str(folder / "cache"), "--image-size", "20"]
     assert main(["train", "tpn", *data, *tiny, "--threads", "1", "--out", str(folder / "run")]) == 0
@@ -236,7 +236,7 @@ def test_networks_that_do_not_fit(place, runs, refused):
     call = ["label", "photos", "--labels", "few.csv", "--backbone"]
     assert "There is no backbone 'resnet'" in refused(*call, "resnet")
     assert "There is no backbone ''" in refused(*call, "")
-    assert "trained on pictures of 1 channel(s), not on coloured ones" in refused(*call, runs / "one")
+    assert "trained on images of 1 channel(s), not on coloured ones" in refused(*call, runs / "one")
     assert "--length-scale learned is for --backbone with a run of tpn" in refused(
         "label", "photos", "--labels", "few.csv", "--length-scale", "learned"
     )
@@ -282,10 +282,10 @@ def test_nothing_is_replaced_without_being_asked(place, refused):
         (["--out", "few.csv", "--force"], "few.csv would have two uses"),
         (["--page", "photos/../few.csv", "--force"], "few.csv would have two uses"),
         (["--out", "features.npy", "--force"], "features.npy would have two uses"),
-        (["--out", "photos/red 3.png", "--force"], "photos/red 3.png is one of the pictures"),
+        (["--out", "photos/red 3.png", "--force"], "photos/red 3.png is one of the images"),
         (["--copy-to", "x", "--link-to", "x"], "x would have two uses"),
         (["--copy-to", "photos"], "photos exists and is not an empty folder"),
-        (["--copy-to", "photos/sorted"], "photos/sorted lies among the pictures"),
+        (["--copy-to", "photos/sorted"], "photos/sorted lies among the images"),
         (["--copy-to", "few.csv/sorted"], "few.csv/sorted cannot be made"),
         (["--labels", "more.csv"], "Give --labels once, with all lists behind it"),
         (["--features", "nothing.npy"], "Cannot read nothing.npy as an array"),
@@ -313,8 +313,8 @@ def test_a_list_named_in_another_way_is_not_written_over(place, refused):
     [
         ("nowhere", "nowhere does not exist"),
         ("few.csv", "few.csv is a file, not a folder"),
-        ("empty", "There are no pictures in empty"),
-        ("", "There are no pictures in ."),
+        ("empty", "There are no images in empty"),
+        ("", "There are no images in ."),
     ],
 )
 def test_wrong_folders(place, refused, folder, complaint):
@@ -327,9 +327,9 @@ def test_wrong_folders(place, refused, folder, complaint):
 @pytest.mark.parametrize(
     ("labels", "complaint"),
     [
-        ({}, "None of the 16 pictures"),
+        ({}, "None of the 16 images"),
         ({"red 0.png": "red"}, "All labels are 'red'"),
-        ({"red 0.png": "red", "green.png": "green"}, "1 picture with a label is missing: green.png (few.csv, row 3)"),
+        ({"red 0.png": "red", "green.png": "green"}, "1 image with a label is missing: green.png (few.csv, row 3)"),
         ({"red 0.png": "red", "./red 0.png": "blue"}, "red 0.png has two labels: 'red'"),
     ],
 )
@@ -359,7 +359,7 @@ def test_without_labels_at_all(place, refused):
 def features_of(kind):
     good = np.ones((16, 3))
     return {
-        "too few rows": (good[:5], "has 5 rows, and the folder 16 pictures"),
+        "too few rows": (good[:5], "has 5 rows, and the folder 16 images"),
         "not a number": (np.where(np.arange(16)[:, None] == 3, np.nan, good), "no numbers, or far too large, in row 4"),
         "infinite": (np.where(np.arange(16)[:, None] == 0, np.inf, good), "no numbers, or far too large, in row 1"),
         "too large": (good * 1e300, "no numbers, or far too large, in row 1"),
@@ -418,12 +418,12 @@ def test_files_that_are_no_features(place, refused, kind):
     assert not (place / "exploded").exists()
 
 
-def test_labels_of_pictures_that_cannot_be_read(place, refused):
+def test_labels_of_images_that_cannot_be_read(place, refused):
     for name in NAMES:
-        (place / "photos" / name).write_bytes(b"no picture")
+        (place / "photos" / name).write_bytes(b"no image")
     error = refused("label", "photos", "--labels", "few.csv")
     assert "None of the files in" in error
-    assert "16 pictures cannot be read and are left out: blue 0.png: it cannot" in error
+    assert "16 images cannot be read and are left out: blue 0.png: it cannot" in error
 
 
 def test_a_damaged_cache(place, refused):

@@ -7,10 +7,10 @@ import shutil
 
 import pytest
 
-from tests.images.making import as_files, pictures, write_folder
+from tests.images.making import as_files, make_images, write_folder
 from tests.paper import do, planned
 from tpn.cli import main
-from tpn.images import open_images
+from tpn.images.opening import open_images
 from tpn.paper.budget import BUDGETS
 from tpn.paper.experiments import EXPERIMENTS
 
@@ -89,13 +89,13 @@ def test_places_that_are_something_else(refused, runs, tmp_path):
         assert "Cannot write" in refused("paper", "mini-conv4", *TINY, "--out", "/proc/self/out")
 
 
-def test_among_the_pictures_nothing_is_written(refused, tmp_path):
+def test_among_the_images_nothing_is_written(refused, tmp_path):
     classes = {split: [f"{split}-{number}" for number in range(5)] for split in ("train", "val", "test")}
-    root = write_folder(tmp_path / "pictures", as_files(pictures(3, 16, classes)))
+    root = write_folder(tmp_path / "images", as_files(make_images(3, 16, classes)))
     data = ["--data", f"folder:{root}", "--image-size", "16", "--cache", tmp_path / "cache"]
     before = sorted(root.rglob("*"))
     error = refused("paper", "mini-conv4", *TINY, *data, "--out", root / "out")
-    assert "lies among the pictures" in error
+    assert "lies among the images" in error
     assert sorted(root.rglob("*")) == before
 
 
@@ -144,9 +144,9 @@ def test_a_report_of_nothing_yet_starts_nothing(capsys, tmp_path):
 
 
 def test_the_failure_of_one_training_leaves_the_others_done_and_is_named(capsys, tmp_path):
-    """17 pictures of a class are enough for one shot and 15 queries, not for five."""
+    """17 images of a class are enough for one shot and 15 queries, not for five."""
     classes = {split: [f"{split}-{number}" for number in range(5)] for split in ("train", "val", "test")}
-    root = write_folder(tmp_path / "pictures", as_files(pictures(17, 16, classes)))
+    root = write_folder(tmp_path / "images", as_files(make_images(17, 16, classes)))
     data = ["--data", f"folder:{root}", "--image-size", "16", "--cache", str(tmp_path / "cache")]
     out = tmp_path / "out"
     command = ["paper", "resnet", "--methods", "tpn", *TINY, *data, "--resnet", "conv4-32", "--out", str(out)]
@@ -163,15 +163,15 @@ def test_the_failure_of_one_training_leaves_the_others_done_and_is_named(capsys,
     assert " (for TPN, 5-shot): " in why
     assert count == "1 of 2 trainings failed:"
     assert why.startswith("  tpn-5way-5shot-15query-")
-    assert "needs 20 pictures of each class" in why
+    assert "needs 20 images of each class" in why
     page, markdown, sheet = [
-        next(out.glob(f"resnet-folder-pictures-quick-*-tpn{ending}")).read_text() for ending in (".html", ".md", ".csv")
+        next(out.glob(f"resnet-folder-images-quick-*-tpn{ending}")).read_text() for ending in (".html", ".md", ".csv")
     ]
     assert ">failed<" in page
-    assert "needs 20 pictures of each class" in page
+    assert "needs 20 images of each class" in page
     assert "| failed<br>paper 75.65 |" in markdown
     one, other = csv.DictReader(sheet.splitlines())
     assert float(one["accuracy"]) > 0
     assert other["accuracy"] == ""
     [log] = (out / "logs").glob("tpn-5way-5shot-*.log")
-    assert "needs 20 pictures of each class" in log.read_text()
+    assert "needs 20 images of each class" in log.read_text()

@@ -1,4 +1,4 @@
-"""tpn predict: a trained method, a few labelled pictures of new classes, and pictures to tell apart."""
+"""tpn predict: a trained method, a few labelled images of new classes, and images to tell apart."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import torch
 import tpn
 from tests.images.making import encode, write_folder
 from tpn.cli import main, predict
-from tpn.episodes import Task
+from tpn.episodes.task import Task
 
 CLASSES = ["big bird", "zebra 斑馬", "ёж"]
 SHOTS = [3, 1, 2]
@@ -22,7 +22,7 @@ def place(tmp_path, monkeypatch, drawings):
     monkeypatch.chdir(tmp_path)
     for class_, (name, shots) in enumerate(zip(CLASSES, SHOTS, strict=True)):
         rows = drawings.starts[class_] + np.arange(6)
-        contents = [encode(drawings.pictures[row, :, :, 0]) for row in rows]
+        contents = [encode(drawings.images[row, :, :, 0]) for row in rows]
         write_folder(tmp_path / "support" / name, {f"{i}.png": contents[i] for i in range(shots)})
         write_folder(tmp_path, {f"new {class_} {i}.png": contents[3 + i] for i in range(3)})
     return tmp_path
@@ -46,7 +46,7 @@ def expected(run, drawings):
     labels = torch.repeat_interleave(torch.arange(3), torch.tensor(SHOTS))
     method = tpn.load(run)
     with torch.no_grad():
-        inputs = method.represent(drawings.load(np.array(support + queries)))
+        inputs = method.embed(drawings.load(np.array(support + queries)))
     scores = method.score(Task(inputs[None], labels[None], 3, 9))[0]
     return torch.softmax(scores, -1).detach().numpy()
 
@@ -91,9 +91,9 @@ def test_a_method_that_adapts(place, maml_run, drawings, capsys):
     np.testing.assert_allclose(table(result), expected(maml_run, drawings), atol=1e-4)
 
 
-def test_many_pictures_are_represented_a_few_at_a_time(place, runs, capsys, monkeypatch):
+def test_many_images_are_embedded_a_few_at_a_time(place, runs, capsys, monkeypatch):
     at_once, _ = results(capsys, runs / "one", *FILES, "--support", "support")
-    monkeypatch.setattr(predict, "PICTURES_AT_ONCE", 2)
+    monkeypatch.setattr(predict, "IMAGES_AT_ONCE", 2)
     in_parts, _ = results(capsys, runs / "one", *FILES, "--support", "support")
     np.testing.assert_allclose(table(in_parts), table(at_once), atol=1e-5)
 
@@ -104,7 +104,7 @@ def test_what_cannot_be_read_is_noted_and_the_rest_goes_on(place, runs, capsys):
     given = ["broken.png", FILES[0], "nowhere.png", "support", "pipe.png", FILES[1]]
     result, notes = results(capsys, runs / "one", *given, "--support", "support")
     assert [one["path"] for one in result["predictions"]] == FILES[:2]
-    assert "Note: broken.png is left out: it cannot be read as a picture" in notes
+    assert "Note: broken.png is left out: it cannot be read as an image" in notes
     assert "Note: nowhere.png is left out: No such file or directory" in notes
     assert "Note: support is left out" in notes
     assert "Note: pipe.png is left out: it is no ordinary file" in notes
@@ -114,13 +114,13 @@ def test_when_nothing_can_be_read(place, runs, capsys):
     assert main(["predict", str(runs / "one"), "--support", "support", "nowhere.png"]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err.splitlines()[-1] == "tpn: None of the files can be read as a picture."
+    assert captured.err.splitlines()[-1] == "tpn: None of the files can be read as an image."
 
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["{one}", "--support", "support"], "name one picture at least"),
+        (["{one}", "--support", "support"], "name one image at least"),
         (["{one}", FILES[0]], "required"),
         (["nowhere", FILES[0], "--support", "support"], "nowhere does not exist"),
         (["support", FILES[0], "--support", "support"], "support is not a run folder"),
@@ -128,8 +128,8 @@ def test_when_nothing_can_be_read(place, runs, capsys):
         (["{one}", FILES[0], "--support", FILES[0]], "is a file, not a folder"),
         (["{one}", FILES[0], "--support", "support/ёж"], "for each of two classes at least; it has 0"),
         (["{one}", FILES[0], "--support", "single"], "for each of two classes at least; it has 1"),
-        (["{one}", FILES[0], "--support", "empty"], "There are no pictures in empty"),
-        (["{one}", FILES[0], "--support", "broken"], "bad.png cannot be used: it cannot be read as a picture"),
+        (["{one}", FILES[0], "--support", "empty"], "There are no images in empty"),
+        (["{one}", FILES[0], "--support", "broken"], "bad.png cannot be used: it cannot be read as an image"),
         (["{one}", FILES[0], "--support", "support", "--device", "tpu"], "tpu"),
         (["{maml}", FILES[0], "--support", "two"], "was trained to tell 3 classes apart"),
     ],

@@ -7,12 +7,12 @@ from dataclasses import fields, replace
 
 import pytest
 
-from tests.images.making import as_files, pictures, write_folder
+from tests.images.making import as_files, make_images, write_folder
 from tpn.cli import main
 from tpn.cli import splits as cli_splits
-from tpn.methods import Config
+from tpn.methods._config import Config
 from tpn.methods.maml import MAMLConfig
-from tpn.training.run import Run, load
+from tpn.runs.folder import Run, load
 
 TINY = ["--way", "3", "--shot", "1", "--query", "2", "--validation-episodes", "2", "--episodes", "4", "--threads", "1"]
 TESTS = ["--test-shots", "1", "2", "--test-unlabelled", "3", "--test-episodes", "5"]
@@ -66,7 +66,7 @@ def test_a_training_for_each_division_and_the_mean_of_their_tests(tmp_path, caps
         (["--test-shots", "0"], "--test-shots must be one or more different numbers of at least 1"),
         (["--unlabelled", "0"], "Nothing is divided"),
         (["--labelled-share", "1"], "Nothing is divided"),
-        (["--test-unlabelled", "500"], "needs 503 pictures of each class"),
+        (["--test-unlabelled", "500"], "needs 503 images of each class"),
         (["--test-unlabelled", "-1"], "--test-unlabelled must be at least 0, not -1"),
         (["--test-unlabelled", "0", "--distractors", "2"], "--test-unlabelled must be at least 1"),
         (["--test-episodes", "0"], "--test-episodes must be at least 1"),
@@ -149,7 +149,7 @@ def test_a_method_with_an_output_for_each_class_takes_no_other_number(trained, r
     assert complaint in refused("plot", trained / "reptile", "--way", "4", "--out", tmp_path / "plots")
 
 
-def test_semi_supervised_methods_are_trained_with_unlabelled_pictures(tmp_path, refused):
+def test_semi_supervised_methods_are_trained_with_unlabelled_make_images(tmp_path, refused):
     assert main(["train", "masked-soft-kmeans", *TINY, "--out", str(tmp_path / "run")]) == 0
     assert Run(tmp_path / "run").read_config().episode.unlabelled == 5
     assert "--unlabelled must be at least 1" in refused("train", "tpn-semi", *TINY, "--unlabelled", "0")
@@ -159,7 +159,7 @@ def test_more_classes_in_training_than_there_are_to_validate_on(tmp_path, capsys
     """`Higher way` on miniImageNet: 30 classes in a training episode, of 16 to validate on."""
     counts = {"train": 6, "val": 3, "test": 4}
     names = {split: [f"{split}{index}" for index in range(count)] for split, count in counts.items()}
-    source = write_folder(tmp_path / "pictures", as_files(pictures(per_class=6, size=16, classes=names)))
+    source = write_folder(tmp_path / "images", as_files(make_images(per_class=6, size=16, classes=names)))
     options = [*TINY, "--way", "5", "--data", f"folder:{source}", "--image-size", "16", "--cache", str(tmp_path / "c")]
     assert main(["train", "protonet", *options, "--out", str(tmp_path / "run")]) == 0
     assert (
@@ -168,10 +168,10 @@ def test_more_classes_in_training_than_there_are_to_validate_on(tmp_path, capsys
     assert "needs 5 classes, but the val split has 3" in refused("train", "maml", *options, "--out", tmp_path / "maml")
 
 
-def test_unlabelled_pictures_that_are_there_for_nothing_or_missing_are_noted(trained, capsys):
+def test_unlabelled_images_that_are_there_for_nothing_or_missing_are_noted(trained, capsys):
     for run, options, note in (
-        ("protonet", ["--unlabelled", "2"], "Note: protonet makes nothing of the pictures of --unlabelled."),
-        ("protonet", ["--as", "soft-kmeans"], "Note: soft-kmeans is made for unlabelled pictures, and there are none"),
+        ("protonet", ["--unlabelled", "2"], "Note: protonet makes nothing of the images of --unlabelled."),
+        ("protonet", ["--as", "soft-kmeans"], "Note: soft-kmeans is made for unlabelled images, and there are none"),
         ("protonet", [], ""),
     ):
         assert main(["evaluate", str(trained / run), "--episodes", "2", *options]) == 0

@@ -2,17 +2,19 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tpn.episodes import Sampler, Setting
+from tpn.episodes.episode_sampler import EpisodeSampler
+from tpn.episodes.setting import Setting
 from tpn.errors import TPNError
 from tpn.evaluation.intervals import Mean
-from tpn.evaluation.plots import draw_comparison, draw_episode, draw_learning_curve
-from tpn.evaluation.plots.episode import THUMBNAIL, _places
-from tpn.methods import Dimensions
+from tpn.evaluation.plots.comparison import draw_comparison
+from tpn.evaluation.plots.episode import THUMBNAIL, _places, draw_episode
+from tpn.evaluation.plots.learning_curve import draw_learning_curve
+from tpn.methods._method import Dimensions
 from tpn.methods.tpn import TPN, TPNConfig
 
 
-def is_a_picture(path):
-    """A picture with something in it."""
+def is_a_image(path):
+    """An image with something in it."""
     return np.asarray(Image.open(path).convert("L")).std() > 5
 
 
@@ -23,7 +25,7 @@ def line(episode, accuracy, loss=None):
 def test_learning_curve(tmp_path):
     metrics = [line(0, 0.2), line(100, 0.5, 1.1), line(200, 0.6, 0.8)]
     draw_learning_curve(metrics, "tpn", tmp_path / "curve.png")
-    assert is_a_picture(tmp_path / "curve.png")
+    assert is_a_image(tmp_path / "curve.png")
     draw_learning_curve(metrics[:1], "tpn", tmp_path / "one.png")
     with pytest.raises(TPNError, match="no learning curve yet"):
         draw_learning_curve([], "tpn", tmp_path / "none.png")
@@ -32,11 +34,11 @@ def test_learning_curve(tmp_path):
 @pytest.mark.parametrize("setting", [Setting(way=3, shot=1, query=4), Setting(2, 2, 3, unlabelled=2, distractors=1)])
 def test_episode_graph(tmp_path, drawings, setting):
     method = TPN(TPNConfig(), Dimensions(1, 28, 3, 1, 50))
-    draw_episode(method, drawings, Sampler(drawings, setting, 0).draw(), tmp_path / "episode.png")
-    assert is_a_picture(tmp_path / "episode.png")
+    draw_episode(method, drawings, EpisodeSampler(drawings, setting, 0).draw(), tmp_path / "episode.png")
+    assert is_a_image(tmp_path / "episode.png")
 
 
-def test_no_picture_of_the_graph_hides_another():
+def test_no_image_of_the_graph_hides_another():
     rng = np.random.default_rng(0)
     features, weights = rng.normal(size=(60, 20)), rng.uniform(size=(60, 60))
     places = _places(features, weights + weights.T)

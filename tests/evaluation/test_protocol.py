@@ -3,8 +3,9 @@ import pytest
 import torch
 
 from tests.conftest import noise, sampler
-from tpn.backbones.statistics import batch_statistics
-from tpn.episodes import Role, Setting, as_task
+from tpn.backbones.batch_norm import batch_statistics
+from tpn.episodes.setting import Setting
+from tpn.episodes.task import Role, as_task
 from tpn.errors import TPNError
 from tpn.evaluation.comparison import compare
 from tpn.evaluation.intervals import mean_with_interval, percent
@@ -14,10 +15,12 @@ from tpn.evaluation.protocol import (
     draw_episodes,
     evaluate,
     evaluate_each,
-    pictures_to_represent,
+    images_to_embed,
     transduction,
 )
-from tpn.methods import Config, Dimensions, Info, Method, build_method, find_method
+from tpn.methods._config import Config
+from tpn.methods._method import Dimensions, Info, Method
+from tpn.methods._registry import build_method, find_method
 from tpn.methods.tpn import TPN, TPNConfig
 from tpn.training.loop import draw_task
 
@@ -34,28 +37,28 @@ def method(drawings):
 
 
 class Counting(Method):
-    """A method that counts what passes through it, and recognises a picture by its mean."""
+    """A method that counts what passes through it, and recognises an image by its mean."""
 
     def __init__(self):
         super().__init__(TPNConfig(), Dimensions(1, 28, 3, 1, 50))
         self.seen = 0
 
-    def represent(self, pictures):
-        self.seen += len(pictures)
-        return pictures.mean((1, 2, 3))[:, None]
+    def embed(self, images):
+        self.seen += len(images)
+        return images.mean((1, 2, 3))[:, None]
 
     def score(self, task):
         distances = (task.query - task.support.mT).abs()
         return -distances[..., torch.argsort(task.support_labels[0])]
 
 
-def test_every_drawn_picture_is_represented_once(drawings):
+def test_every_drawn_image_is_embedded_once(drawings):
     episodes = draw_episodes(drawings, SETTING, 200, seed=0)
     method, advanced = Counting(), []
     evaluate(method, drawings, episodes, advance=advanced.append)
-    drawn = np.concatenate([episode.pictures for episode in episodes])
+    drawn = np.concatenate([episode.images for episode in episodes])
     assert method.seen == len(np.unique(drawn)) < len(drawn)
-    assert sum(advanced) == method.seen == pictures_to_represent(method, episodes)
+    assert sum(advanced) == method.seen == images_to_embed(method, episodes)
 
 
 def test_accuracies_are_those_of_each_episode_by_itself(method, drawings):
@@ -65,7 +68,7 @@ def test_accuracies_are_those_of_each_episode_by_itself(method, drawings):
     alone = []
     for episode in episodes:
         with torch.no_grad():
-            scores = method.score(as_task([episode], method.represent(drawings.load(episode.pictures))[None]))
+            scores = method.score(as_task([episode], method.embed(drawings.load(episode.images))[None]))
         answers = torch.from_numpy(episode.labels[episode.role == Role.QUERY])
         alone.append((scores[0].argmax(-1) == answers).double().mean().item())
     np.testing.assert_array_equal(together.accuracies, alone)
@@ -79,13 +82,13 @@ def test_batch_norm_with_the_statistics_of_each_episode(method, drawings):
     expected = []
     for episode in episodes:
         with torch.no_grad(), batch_statistics(method):
-            scores = method.score(as_task([episode], method.represent(drawings.load(episode.pictures))[None]))
+            scores = method.score(as_task([episode], method.embed(drawings.load(episode.images))[None]))
         answers = torch.from_numpy(episode.labels[episode.role == Role.QUERY])
         expected.append((scores[0].argmax(-1) == answers).double().mean().item())
     np.testing.assert_array_equal(got.accuracies, expected)
     assert (got.accuracies != evaluate(method, drawings, episodes).accuracies).any()
     assert all(torch.equal(tensor, before[name]) for name, tensor in method.state_dict().items())
-    assert pictures_to_represent(method, episodes, "batch") == 20 * 18
+    assert images_to_embed(method, episodes, "batch") == 20 * 18
 
 
 def test_the_mode_of_the_method_is_left_as_it_was(method, drawings):
@@ -96,15 +99,15 @@ def test_the_mode_of_the_method_is_left_as_it_was(method, drawings):
         assert method.training == method.backbone.training == training
 
 
-def test_unbalanced_queries_and_unlabelled_pictures_are_evaluated(method, drawings):
+def test_unbalanced_queries_and_unlabelled_images_are_evaluated(method, drawings):
     setting = Setting(way=3, shot=1, query=5, query_dirichlet=1.0, unlabelled=2, distractors=1)
     assert len(evaluate(method, drawings, draw_episodes(drawings, setting, 35, seed=0)).accuracies) == 35
 
 
 def test_the_same_seed_means_the_same_episodes_for_everyone(drawings):
     one, other, third = (draw_episodes(drawings, SETTING, 5, seed) for seed in (0, 0, 1))
-    assert all((a.pictures == b.pictures).all() for a, b in zip(one, other, strict=True))
-    assert any((a.pictures != b.pictures).any() for a, b in zip(one, third, strict=True))
+    assert all((a.images == b.images).all() for a, b in zip(one, other, strict=True))
+    assert any((a.images != b.images).any() for a, b in zip(one, third, strict=True))
 
 
 def test_no_episodes_are_refused():
@@ -144,7 +147,7 @@ def test_scores_that_are_not_numbers_are_no_result(drawings):
         info = Info(name="broken", paper="none", transduction="no")
 
         def score(self, task):
-            return torch.full((len(task.inputs), task.queries, task.way), float("nan"))
+            return torch.full((len(task.inputs), task.n_query, task.way), float("nan"))
 
     method = Broken(Config(), Dimensions(1, 28, 3, 1, 50))
     episodes = draw_episodes(drawings, Setting(way=3, shot=1, query=2), 2, 0)
@@ -184,21 +187,21 @@ def test_several_tests_of_a_method_that_adapts(drawings):
     for one, episodes in zip(together, tests, strict=True):
         np.testing.assert_array_equal(one.accuracies, evaluate(method, drawings, episodes).accuracies)
     everything = [episode for episodes in tests for episode in episodes]
-    assert sum(advanced) == pictures_to_represent(method, everything)
+    assert sum(advanced) == images_to_embed(method, everything)
 
 
-def test_every_picture_is_represented_once_for_several_tests(drawings):
+def test_every_image_is_embedded_once_for_several_tests(drawings):
     tests = several_tests(drawings, *SETTINGS, episodes=70)
     method, advanced = Counting(), []
     made = evaluate_each(method, drawings, [*tests, tests[0]], advance=advanced.append)
     first = next(made)
-    drawn = np.concatenate([episode.pictures for episodes in tests for episode in episodes])
+    drawn = np.concatenate([episode.images for episodes in tests for episode in episodes])
     seen = method.seen
     assert seen == len(np.unique(drawn)) < len(drawn)
     *_, again = made
     assert method.seen == seen == sum(advanced), "before the first, and never again"
     np.testing.assert_array_equal(first.accuracies, again.accuracies)
-    assert pictures_to_represent(method, [episode for episodes in tests for episode in episodes]) == seen
+    assert images_to_embed(method, [episode for episodes in tests for episode in episodes]) == seen
 
 
 def test_several_tests_leave_the_mode_and_the_statistics_as_they_were(drawings):
@@ -217,7 +220,7 @@ def test_several_tests_leave_the_mode_and_the_statistics_as_they_were(drawings):
     assert all(torch.equal(tensor, before[name]) for name, tensor in method.state_dict().items())
 
 
-def test_the_time_of_representing_is_counted_with_the_first_test(drawings):
+def test_the_time_of_embeding_is_counted_with_the_first_test(drawings):
     tests = several_tests(drawings, SETTING, SETTING, episodes=20)
     once, later = evaluate_each(untrained("protonet"), drawings, tests)
     assert once.seconds > later.seconds

@@ -18,11 +18,11 @@ SPLIT_CLASSES = {
     "test": ["n01930112", "n01981276"],
 }
 """Real classes of miniImageNet, so that its lists apply."""
-Pictures = dict[str, dict[str, list[np.ndarray]]]
+Images = dict[str, dict[str, list[np.ndarray]]]
 
 
-def pictures(per_class: int = 3, size: int = SIZE, classes: dict[str, list[str]] | None = None) -> Pictures:
-    """Split -> class -> pictures, all different."""
+def make_images(per_class: int = 3, size: int = SIZE, classes: dict[str, list[str]] | None = None) -> Images:
+    """Split -> class -> images, all different."""
     rng = np.random.default_rng(0)
     return {
         split: {name: [smooth(rng, size) for _ in range(per_class)] for name in names}
@@ -31,7 +31,7 @@ def pictures(per_class: int = 3, size: int = SIZE, classes: dict[str, list[str]]
 
 
 def smooth(rng: np.random.Generator, size: int) -> np.ndarray:
-    """A picture without sharp edges, which JPEG keeps well."""
+    """An image without sharp edges, which JPEG keeps well."""
     corners = rng.integers(0, 256, (3, 3, 3), dtype=np.uint8)
     return np.asarray(Image.fromarray(corners).resize((size, size), Image.Resampling.BICUBIC))
 
@@ -46,7 +46,7 @@ def decoded(content: bytes) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(content)).convert("RGB"))
 
 
-def as_files(source: Pictures, form: str = "PNG", suffix: str = ".png") -> dict[str, bytes]:
+def as_files(source: Images, form: str = "PNG", suffix: str = ".png") -> dict[str, bytes]:
     """split/class/number.png -> content."""
     return {
         f"{split}/{name}/{index}{suffix}": encode(pixels, form)
@@ -56,10 +56,10 @@ def as_files(source: Pictures, form: str = "PNG", suffix: str = ".png") -> dict[
     }
 
 
-def ravi_files(source: Pictures) -> tuple[dict[str, bytes], Pictures]:
-    """images/*.jpg with a csv list per split, and the pictures as JPEG has kept them."""
+def ravi_files(source: Images) -> tuple[dict[str, bytes], Images]:
+    """images/*.jpg with a csv list per split, and the images as JPEG has kept them."""
     files: dict[str, bytes] = {}
-    kept: Pictures = {}
+    kept: Images = {}
     for split, classes in source.items():
         rows = io.StringIO()
         writer = csv.writer(rows)

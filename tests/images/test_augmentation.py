@@ -2,34 +2,34 @@ import numpy as np
 import pytest
 import torch
 
-from tpn.backbones import build_backbone
-from tpn.backbones.normalisation import Normalisation
+from tpn.backbones._normalisation import Normalisation
+from tpn.backbones._registry import build_backbone
 from tpn.images.augmentation import augment, crop, flip, jitter
 
-PICTURES = torch.rand(64, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+IMAGES = torch.rand(64, 3, 16, 16, generator=torch.Generator().manual_seed(0))
 
 
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("kinds", [("crop",), ("flip",), ("jitter",), ("crop", "flip", "jitter")])
-def test_pictures_change_and_stay_pictures(kinds, channels):
-    pictures = PICTURES[:, :channels].contiguous(memory_format=torch.channels_last)
-    before = pictures.clone()
+def test_images_change_and_stay_images(kinds, channels):
+    images = IMAGES[:, :channels].contiguous(memory_format=torch.channels_last)
+    before = images.clone()
     torch.manual_seed(0)
-    changed = augment(pictures, kinds)
-    assert changed.shape == pictures.shape
+    changed = augment(images, kinds)
+    assert changed.shape == images.shape
     assert changed.min() >= 0
     assert changed.max() <= 1
-    assert not torch.equal(changed, pictures)
-    assert torch.equal(pictures, before), "what was given is left alone"
+    assert not torch.equal(changed, images)
+    assert torch.equal(images, before), "what was given is left alone"
     torch.manual_seed(0)
-    assert torch.equal(augment(pictures, kinds[::-1]), changed), "the seed decides, not the order of the names"
-    assert torch.equal(augment(pictures, ()), pictures)
+    assert torch.equal(augment(images, kinds[::-1]), changed), "the seed decides, not the order of the names"
+    assert torch.equal(augment(images, ()), images)
 
 
 def test_a_crop_is_a_shift_with_the_edge_repeated():
     torch.manual_seed(0)
-    cropped, shifts = crop(PICTURES), set()
-    for before, after in zip(PICTURES.numpy(), cropped.numpy(), strict=True):
+    cropped, shifts = crop(IMAGES), set()
+    for before, after in zip(IMAGES.numpy(), cropped.numpy(), strict=True):
         padded = np.pad(before, ((0, 0), (2, 2), (2, 2)), mode="edge")
         found = [
             (y, x) for y in range(5) for x in range(5) if np.array_equal(padded[:, y : y + 16, x : x + 16], after)
@@ -41,14 +41,14 @@ def test_a_crop_is_a_shift_with_the_edge_repeated():
 
 def test_about_half_are_flipped():
     torch.manual_seed(0)
-    flipped = flip(PICTURES)
-    same = (flipped == PICTURES).flatten(1).all(1)
-    mirrored = (flipped == PICTURES.flip(-1)).flatten(1).all(1)
+    flipped = flip(IMAGES)
+    same = (flipped == IMAGES).flatten(1).all(1)
+    mirrored = (flipped == IMAGES.flip(-1)).flatten(1).all(1)
     assert (same ^ mirrored).all()
     assert 16 < mirrored.sum() < 48
 
 
-def test_jitter_changes_each_picture_as_a_whole():
+def test_jitter_changes_each_image_as_a_whole():
     grey = torch.full((200, 3, 4, 4), 0.5)
     torch.manual_seed(0)
     changed = jitter(grey)
@@ -62,11 +62,11 @@ def test_jitter_changes_each_picture_as_a_whole():
 
 def test_jitter_follows_its_definition():
     torch.manual_seed(3)
-    changed = jitter(PICTURES[:5]).numpy()
+    changed = jitter(IMAGES[:5]).numpy()
     torch.manual_seed(3)
     bright, contrast, saturation = (1 + 0.4 * (2 * torch.rand(5, 1, 1, 1).numpy() - 1) for _ in range(3))
     weights = np.array([0.299, 0.587, 0.114])[None, :, None, None]
-    expected = np.clip(PICTURES[:5].numpy() * bright, 0, 1)
+    expected = np.clip(IMAGES[:5].numpy() * bright, 0, 1)
     average = (expected * weights).sum(1, keepdims=True).mean((1, 2, 3), keepdims=True)
     expected = np.clip(average + contrast * (expected - average), 0, 1)
     luma = (expected * weights).sum(1, keepdims=True)
@@ -75,18 +75,18 @@ def test_jitter_follows_its_definition():
 
 
 def test_normalisation_gives_mean_0_and_deviation_1():
-    mean, std = PICTURES.mean((0, 2, 3)), PICTURES.std((0, 2, 3), correction=0)
-    normal = Normalisation(tuple(mean.tolist()), tuple(std.tolist()))(PICTURES)
+    mean, std = IMAGES.mean((0, 2, 3)), IMAGES.std((0, 2, 3), correction=0)
+    normal = Normalisation(tuple(mean.tolist()), tuple(std.tolist()))(IMAGES)
     np.testing.assert_allclose(normal.mean((0, 2, 3)), 0, atol=1e-5)
     np.testing.assert_allclose(normal.std((0, 2, 3), correction=0), 1, atol=1e-5)
 
 
-def test_a_backbone_normalises_its_pictures():
+def test_a_backbone_normalises_its_images():
     torch.manual_seed(0)
     plain = build_backbone("conv4", 3, 16).eval()
     torch.manual_seed(0)
     normalising = build_backbone("conv4", 3, 16, (0.4, 0.5, 0.6), (0.1, 0.2, 0.3)).eval()
-    by_hand = (PICTURES - torch.tensor([0.4, 0.5, 0.6]).view(3, 1, 1)) / torch.tensor([0.1, 0.2, 0.3]).view(3, 1, 1)
-    torch.testing.assert_close(normalising(PICTURES), plain(by_hand))
-    assert not torch.allclose(normalising(PICTURES), plain(PICTURES))
+    by_hand = (IMAGES - torch.tensor([0.4, 0.5, 0.6]).view(3, 1, 1)) / torch.tensor([0.1, 0.2, 0.3]).view(3, 1, 1)
+    torch.testing.assert_close(normalising(IMAGES), plain(by_hand))
+    assert not torch.allclose(normalising(IMAGES), plain(IMAGES))
     assert plain.state_dict().keys() == normalising.state_dict().keys()

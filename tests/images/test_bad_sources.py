@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 from tests.images import making
-from tests.images.making import SIZE, as_files, cache_content, encode, pickled, pictures
-from tpn.episodes import Sampler, Setting
+from tests.images.making import SIZE, as_files, cache_content, encode, make_images, pickled
+from tpn.episodes.episode_sampler import EpisodeSampler
+from tpn.episodes.setting import Setting
 from tpn.errors import TPNError, TPNWarning
-from tpn.images import open_images
+from tpn.images.opening import open_images
 
-SOURCE = pictures(4, classes={"train": ["cat", "dog"], "val": ["cow"], "test": ["pig", "hen"]})
+SOURCE = make_images(4, classes={"train": ["cat", "dog"], "val": ["cow"], "test": ["pig", "hen"]})
 MINI = "ignore:.*not the whole of:tpn.errors.TPNWarning"
 
 
@@ -44,10 +45,10 @@ BAD_FILES = {
     ),
     "train/cat/page.png": (
         b"<html>not found</html>",
-        "page.png: it cannot be read as a picture (its format is not known)",
+        "page.png: it cannot be read as an image (its format is not known)",
     ),
     "val/cow/nothing.png": (b"", "nothing.png: it cannot be read"),
-    "test/hen/notes.txt": (b"hello", "file is no picture by name and is left out: test/hen/notes.txt"),
+    "test/hen/notes.txt": (b"hello", "file is no image by name and is left out: test/hen/notes.txt"),
     "train/loose.png": (encode(SOURCE["train"]["cat"][0]), "file is in no class folder: train/loose.png"),
     "readme.md": (b"hello", "file is in no class folder: readme.md"),
 }
@@ -61,35 +62,33 @@ def test_a_bad_file_is_named_and_left_out_or_refused(own, tmp_path, name):
     assert any(complaint in str(warning.message) and ": 1 " in str(warning.message) for warning in told)
     assert sum(split.images for split in images.info().values()) == 20
     for split, classes in SOURCE.items():
-        np.testing.assert_array_equal(images.split(split).pictures[:4], np.stack(classes[sorted(classes)[0]]))
+        np.testing.assert_array_equal(images.split(split).images[:4], np.stack(classes[sorted(classes)[0]]))
     with pytest.raises(TPNError, match="refused, as --strict asks") as refusal:
         own({}, strict=True)
     assert complaint in str(refusal.value)
 
 
 def test_strict_refuses_before_anything_is_kept(own, tmp_path):
-    with pytest.raises(TPNError, match="1 picture cannot be read"):
+    with pytest.raises(TPNError, match="1 image cannot be read"):
         own({"train/cat/page.png": b"<html>"}, strict=True)
     assert left_in(tmp_path / "cache") == []
 
 
 def test_many_bad_files_are_counted(own):
-    with pytest.warns(TPNWarning, match="30 pictures cannot be read and are left out: .*; .*; .* …"):
+    with pytest.warns(TPNWarning, match="30 images cannot be read and are left out: .*; .*; .* …"):
         own({f"train/dog/{i}.png": b"nothing" for i in range(100, 130)})
 
 
-def test_a_class_without_a_picture_that_can_be_read(own):
+def test_a_class_without_a_image_that_can_be_read(own):
     with pytest.warns(TPNWarning) as told:
         images = own({f"train/ant/{i}.png": b"nothing" for i in range(3)})
-    assert any(
-        "1 class has no picture that can be read, and is left out: 'ant' (train)" in str(w.message) for w in told
-    )
+    assert any("1 class has no image that can be read, and is left out: 'ant' (train)" in str(w.message) for w in told)
     assert images.split("train").classes == ("cat", "dog")
 
 
 def test_nothing_that_can_be_read_at_all(tmp_path):
     root = making.write_folder(tmp_path / "own", {"train/a/1.png": b"x", "train/b/1.png": b"y"})
-    with pytest.raises(TPNError, match="has no picture that can be read"):
+    with pytest.raises(TPNError, match="has no image that can be read"):
         open_images(f"folder:{root}", SIZE, cache=tmp_path / "cache")
     assert left_in(tmp_path / "cache") == []
 
@@ -99,7 +98,7 @@ def test_empty_folders(own, tmp_path):
     with pytest.warns(TPNWarning, match="1 folder is empty: train/empty"):
         own({})
     (tmp_path / "void").mkdir()
-    with pytest.raises(TPNError, match="has no pictures that belong to a class"):
+    with pytest.raises(TPNError, match="has no images that belong to a class"):
         open_images(f"folder:{tmp_path / 'void'}", SIZE, cache=tmp_path / "cache")
 
 
@@ -111,7 +110,7 @@ def test_unreadable_files_and_what_is_no_file(own, tmp_path):
     (root / "train" / "cat" / "around.png").symlink_to("around.png")
     (root / "train" / "cat" / "memory.png").symlink_to("/proc/self/mem")
     (root / "train" / "cat" / "loop").symlink_to(root)
-    with pytest.warns(TPNWarning, match="4 pictures cannot be read and are left out"):
+    with pytest.warns(TPNWarning, match="4 images cannot be read and are left out"):
         images = own({})
     assert images.info()["train"].images == 8
 
@@ -145,7 +144,7 @@ def test_a_class_in_two_splits(own, tmp_path):
     )
     with pytest.raises(TPNError, match="names the class 'a' twice, in train and in test"):
         open_images(f"folder:{tmp_path / 'named'}", SIZE, cache=tmp_path / "cache")
-    files, _ = making.ravi_files(pictures(1, classes={"train": ["a", "b"], "val": ["c"], "test": ["d"]}))
+    files, _ = making.ravi_files(make_images(1, classes={"train": ["a", "b"], "val": ["c"], "test": ["d"]}))
     files["test.csv"] = files["test.csv"].replace(b",d", b",a")
     with pytest.raises(TPNError, match="The class 'a' is in two splits"):
         open_images(f"mini-imagenet:{making.write_zip(tmp_path / 'm.zip', files)}", SIZE, cache=tmp_path / "cache")
@@ -153,17 +152,17 @@ def test_a_class_in_two_splits(own, tmp_path):
 
 def test_the_same_file_in_two_splits(own):
     same = encode(SOURCE["train"]["cat"][0])
-    with pytest.warns(TPNWarning, match="1 picture is both in the train and in the test split, .* cat and hen"):
+    with pytest.warns(TPNWarning, match="1 image is both in the train and in the test split, .* cat and hen"):
         images = own({"test/hen/copy.png": same})
     assert images.info()["test"].images == 9
 
 
-def test_a_class_with_too_few_pictures_is_named(own):
+def test_a_class_with_too_few_images_is_named(own):
     images = own({})
-    with pytest.raises(TPNError, match="needs 5 pictures of each class, but the class 'hen' of the test split has 4"):
-        Sampler(images.split("test"), Setting(way=2, shot=2, query=3), 0)
+    with pytest.raises(TPNError, match="needs 5 images of each class, but the class 'hen' of the test split has 4"):
+        EpisodeSampler(images.split("test"), Setting(way=2, shot=2, query=3), 0)
     with pytest.raises(TPNError, match="needs 2 classes, but the val split has 1"):
-        Sampler(images.split("val"), Setting(way=2, shot=1, query=1), 0)
+        EpisodeSampler(images.split("val"), Setting(way=2, shot=1, query=1), 0)
 
 
 @pytest.mark.parametrize(
@@ -193,8 +192,8 @@ def test_a_split_that_is_not_there(tmp_path):
 
 
 @pytest.mark.filterwarnings(MINI)
-def test_rows_without_a_picture_and_pictures_without_a_row(tmp_path):
-    files, _ = making.ravi_files(pictures(3))
+def test_rows_without_a_image_and_images_without_a_row(tmp_path):
+    files, _ = making.ravi_files(make_images(3))
     del files["images/n0153282900000002.jpg"]
     files["images/stranger.jpg"] = files["images/n0153282900000001.jpg"]
     files["val.csv"] += files["val.csv"].splitlines(keepends=True)[1]
@@ -202,8 +201,8 @@ def test_rows_without_a_picture_and_pictures_without_a_row(tmp_path):
     with pytest.warns(TPNWarning) as told:
         images = open_images(f"mini-imagenet:{path}", SIZE, cache=tmp_path / "cache")
     text = " ".join(str(warning.message) for warning in told)
-    assert "1 row of the lists has no picture: train.csv, row 3: n0153282900000002.jpg" in text
-    assert "1 picture is in none of the lists: images/stranger.jpg" in text
+    assert "1 row of the lists has no image: train.csv, row 3: n0153282900000002.jpg" in text
+    assert "1 image is in none of the lists: images/stranger.jpg" in text
     assert "1 row of the lists repeats another: val.csv, row 8" in text
     assert images.info()["train"].images == 8
     assert images.info()["val"].images == 6
@@ -222,7 +221,7 @@ def test_rows_without_a_picture_and_pictures_without_a_row(tmp_path):
     ],
 )
 def test_a_bad_csv_list(tmp_path, content, complaint):
-    files, _ = making.ravi_files(pictures(1))
+    files, _ = making.ravi_files(make_images(1))
     path = making.write_folder(tmp_path / "mini", {**files, "val.csv": content})
     with pytest.raises(TPNError, match=complaint):
         open_images(f"mini-imagenet:{path}", SIZE, cache=tmp_path / "cache")
@@ -230,14 +229,14 @@ def test_a_bad_csv_list(tmp_path, content, complaint):
 
 @pytest.mark.filterwarnings(MINI)
 def test_csv_lists_of_other_systems(tmp_path):
-    files, kept = making.ravi_files(pictures(2))
+    files, kept = making.ravi_files(make_images(2))
     files = {name: b"\xef\xbb\xbf" + content if name.endswith("csv") else content for name, content in files.items()}
     images = open_images(f"mini-imagenet:{making.write_folder(tmp_path / 'm', files)}", SIZE, cache=tmp_path / "cache")
-    np.testing.assert_array_equal(images.split("val").pictures[0], kept["val"]["n01855672"][0])
+    np.testing.assert_array_equal(images.split("val").images[0], kept["val"]["n01855672"][0])
 
 
 def mini_pickles(folder, **changes):
-    for split, classes in pictures(2).items():
+    for split, classes in make_images(2).items():
         pixels, places = cache_content(classes)
         content = {"image_data": pixels, "class_dict": places}
         if split == "val":
@@ -249,13 +248,13 @@ def mini_pickles(folder, **changes):
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"class_dict": {"a": [0, 99]}}, "the class 'a' has pictures that are not there"),
-        ({"class_dict": {"a": [-1]}}, "the class 'a' has pictures that are not there"),
+        ({"class_dict": {"a": [0, 99]}}, "the class 'a' has images that are not there"),
+        ({"class_dict": {"a": [-1]}}, "the class 'a' has images that are not there"),
         ({"class_dict": {"a": ["x"]}}, "class 'a' is damaged"),
         ({"class_dict": [1, 2]}, "where a dict was expected"),
-        ({"image_data": np.zeros((3, 20, 20, 3))}, "float64 where pictures were expected"),
-        ({"image_data": np.zeros((3, 20, 20), np.uint8)}, "where pictures were expected"),
-        ({"image_data": [1, 2]}, "where pictures were expected"),
+        ({"image_data": np.zeros((3, 20, 20, 3))}, "float64 where images were expected"),
+        ({"image_data": np.zeros((3, 20, 20), np.uint8)}, "where images were expected"),
+        ({"image_data": [1, 2]}, "where images were expected"),
         ({"image_data": "text"}, "no array of numbers"),
     ],
 )
@@ -284,12 +283,12 @@ def test_labels_that_do_not_fit(tmp_path):
         np.savez(tmp_path / f"{split}_images.npz", images=np.zeros((3, SIZE, SIZE, 3), np.uint8))
         (tmp_path / f"{split}_labels.pkl").write_bytes(pickled({"label_specific": np.zeros(4, int)}))
     spec = f"tiered-imagenet:{tmp_path}"
-    with pytest.raises(TPNError, match="has 3 pictures, but .*train_labels.pkl 4 labels"):
+    with pytest.raises(TPNError, match="has 3 images, but .*train_labels.pkl 4 labels"):
         open_images(spec, SIZE, cache=tmp_path.parent / "cache")
     (tmp_path / "train_labels.pkl").write_bytes(pickled({"other": 1}))
     with pytest.raises(TPNError, match="has no 'label_specific'; it has other"):
         open_images(spec, SIZE, cache=tmp_path.parent / "cache")
-    np.savez(tmp_path / "train_images.npz", pictures=np.zeros(3))
+    np.savez(tmp_path / "train_images.npz", pixels=np.zeros(3))
     with pytest.raises(TPNError, match="has no array called 'images'"):
         open_images(spec, SIZE, cache=tmp_path.parent / "cache")
     (tmp_path / "train_images.npz").write_bytes(b"PK\x03\x04 and so on")
@@ -338,7 +337,7 @@ def test_tars_of_classes_with_names_that_lead_out(tmp_path):
         open_images(f"mini-imagenet:{path}", SIZE, cache=tmp_path / "cache")
 
 
-def test_files_too_large_to_be_pictures_are_not_read(tmp_path):
+def test_files_too_large_to_be_images_are_not_read(tmp_path):
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in as_files(SOURCE).items():
@@ -347,7 +346,7 @@ def test_files_too_large_to_be_pictures_are_not_read(tmp_path):
             for _ in range(300):
                 entry.write(bytes(2**20))
     (tmp_path / "bomb.zip").write_bytes(stream.getvalue())
-    with pytest.warns(TPNWarning, match="1 picture cannot be read .*bomb.png in bomb.zip: it has 314,572,800 bytes"):
+    with pytest.warns(TPNWarning, match="1 image cannot be read .*bomb.png in bomb.zip: it has 314,572,800 bytes"):
         open_images(f"folder:{tmp_path / 'bomb.zip'}", SIZE, cache=tmp_path / "cache")
 
 
@@ -364,7 +363,7 @@ def test_zips_with_a_damaged_entry_or_end(tmp_path):
     content = bytearray(path.read_bytes())
     content[60:80] = bytes(20)
     path.write_bytes(content)
-    with pytest.warns(TPNWarning, match="1 picture cannot be read .*cat/0.png in archive.zip: damaged"):
+    with pytest.warns(TPNWarning, match="1 image cannot be read .*cat/0.png in archive.zip: damaged"):
         open_images(f"folder:{path}", SIZE, cache=tmp_path / "cache")
     path.write_bytes(content[: len(content) // 2])
     with pytest.raises(TPNError, match="neither a zip nor a tar archive, nor a folder; or it is damaged"):
@@ -384,7 +383,7 @@ def test_names_in_any_language(tmp_path, name):
         images = open_images(f"folder:{write(tmp_path / path, as_files(source))}", SIZE, cache=tmp_path / "cache")
         assert images.split("train").classes == (name,)
         again = open_images(f"folder:{tmp_path / path}", SIZE, cache=tmp_path / "cache")
-        np.testing.assert_array_equal(again.split("train").pictures, source["train"][name])
+        np.testing.assert_array_equal(again.split("train").images, source["train"][name])
 
 
 def test_names_that_are_no_text(tmp_path):
@@ -418,22 +417,22 @@ def test_names_that_look_alike_stay_apart(tmp_path):
 
 @pytest.mark.filterwarnings(MINI)
 def test_rows_that_name_a_path_mean_that_file(tmp_path):
-    source = pictures(2, classes={"train": ["a", "b"], "val": ["c"], "test": ["d"]})
+    source = make_images(2, classes={"train": ["a", "b"], "val": ["c"], "test": ["d"]})
     files = {f"images/{name.partition('/')[2]}": content for name, content in as_files(source).items()}
     for split, classes in source.items():
         rows = [f"{name}/{index}.png,{name}" for name in classes for index in range(2)]
         files[f"{split}.csv"] = "\r\n".join(["filename, label", *rows]).encode()
     images = open_images(f"mini-imagenet:{making.write_zip(tmp_path / 'm.zip', files)}", SIZE, cache=tmp_path / "cache")
     for split, classes in source.items():
-        np.testing.assert_array_equal(images.split(split).pictures, np.concatenate([*map(np.stack, classes.values())]))
+        np.testing.assert_array_equal(images.split(split).images, np.concatenate([*map(np.stack, classes.values())]))
     files["train.csv"] = b"filename,label\n0.png,a\n"
-    with pytest.raises(TPNError, match="has several pictures called 0.png, such as images/a/0.png and images/d/0.png"):
+    with pytest.raises(TPNError, match="has several images called 0.png, such as images/a/0.png and images/d/0.png"):
         open_images(f"mini-imagenet:{making.write_zip(tmp_path / 'n.zip', files)}", SIZE, cache=tmp_path / "cache")
 
 
 @pytest.mark.filterwarnings(MINI)
 @pytest.mark.filterwarnings("ignore:.*are missing:tpn.errors.TPNWarning")
-def test_the_validation_pictures_of_ilsvrc_are_left_alone(tmp_path):
+def test_the_validation_images_of_ilsvrc_are_left_alone(tmp_path):
     names, rng = ["n01530575", "n02099267", "n03314780"], np.random.default_rng(0)
     files = {f"{part}/{name}/{i}.png": encode(making.smooth(rng, 9))
              for part, count in (("train", 3), ("val", 2)) for name in names for i in range(count)}  # fmt: skip
@@ -468,11 +467,11 @@ def test_a_tar_of_npz_files_is_a_tar_and_dots_before_names_do_not_hide(tmp_path)
 @pytest.mark.parametrize(
     ("header", "complaint"),
     [
-        ("{'descr': '|u1', 'fortran_order': False, 'shape': (-1, 20, 20, 3), }", "where pictures were expected"),
-        ("{'descr': '|u1', 'fortran_order': False, 'shape': (3, -20, 20, 3), }", "where pictures were expected"),
+        ("{'descr': '|u1', 'fortran_order': False, 'shape': (-1, 20, 20, 3), }", "where images were expected"),
+        ("{'descr': '|u1', 'fortran_order': False, 'shape': (3, -20, 20, 3), }", "where images were expected"),
         ("{'descr': '|u1', 'fortran_order': False, 'shape': (3, 20, 20, 3)", "is damaged"),
         ("{'descr': '|u1', 'fortran_order': True, 'shape': (3, 20, 20, 3), }", "in Fortran's order"),
-        ("{'descr': '|O', 'fortran_order': False, 'shape': (3,), }", "where pictures were expected"),
+        ("{'descr': '|O', 'fortran_order': False, 'shape': (3,), }", "where images were expected"),
         ("  (((", "is damaged"),
     ],
 )
@@ -491,7 +490,7 @@ def test_npz_files_with_a_bad_header(tmp_path, header, complaint):
     [
         ({"labels": [0.0, 0.5]}, "is damaged"),
         ({"labels": ["a", "b"]}, "no array of numbers"),
-        ({"labels": [0]}, "2 pictures and 1 labels"),
+        ({"labels": [0]}, "2 images and 1 labels"),
         ({"catname2label": {"a": [1]}}, "does not give each class a number of its own"),
         ({"catname2label": {"a": 0, "b": 0}}, "does not give each class a number of its own"),
     ],
@@ -512,5 +511,5 @@ def test_paths_that_lead_nowhere(tmp_path, own):
     with pytest.raises(TPNError, match="leads nowhere"):
         open_images("folder:x", SIZE, cache=Path("~nobody-of-that-name/x"))
     making.write_folder(tmp_path / "own", as_files(SOURCE))
-    with pytest.raises(TPNError, match="lies among the pictures"):
+    with pytest.raises(TPNError, match="lies among the images"):
         open_images(f"folder:{tmp_path / 'own'}", SIZE, cache=tmp_path / "own" / "cache")

@@ -1,4 +1,4 @@
-"""Pictures of every kind look in the store as they look to people."""
+"""Images of every kind look in the store as they look to people."""
 
 import io
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tpn.images.decoding import MOST_PIXELS, NotAPicture, decode, picture_suffixes
+from tpn.images.decoding import MOST_PIXELS, NotAnImage, decode, image_suffixes
 
 
 def saved(image, form, **options):
@@ -36,23 +36,23 @@ def test_grey_and_black_and_white():
     grey = Image.fromarray(RGB[..., 0])
     np.testing.assert_array_equal(decode(saved(grey, "PNG"), 16), np.repeat(RGB[..., :1], 3, -1))
     bits = np.indices((16, 16)).sum(0) % 2 * 255
-    picture = decode(saved(Image.fromarray(bits.astype(np.uint8)).convert("1"), "PNG"), 16)
-    np.testing.assert_array_equal(picture[..., 1], bits)
+    image = decode(saved(Image.fromarray(bits.astype(np.uint8)).convert("1"), "PNG"), 16)
+    np.testing.assert_array_equal(image[..., 1], bits)
 
 
 @pytest.mark.parametrize("form", ["PNG", "TIFF"])
 def test_16_bits_are_scaled_and_not_cut_off(form):
     values = np.linspace(0, 65535, 256).round().astype(np.uint16).reshape(16, 16)
-    picture = decode(saved(Image.fromarray(values), form), 16)
-    np.testing.assert_array_equal(picture[..., 0], np.arange(256).reshape(16, 16))
+    image = decode(saved(Image.fromarray(values), form), 16)
+    np.testing.assert_array_equal(image[..., 0], np.arange(256).reshape(16, 16))
 
 
 def test_floats_from_0_to_1_or_255():
     values = np.linspace(0, 1, 256, dtype=np.float32).reshape(16, 16)
     for scale in (1, 255, 65535):
-        picture = decode(saved(Image.fromarray(values * scale), "TIFF"), 16)
-        np.testing.assert_array_equal(picture[..., 2], np.arange(256).reshape(16, 16))
-    with pytest.raises(NotAPicture, match="not finite"):
+        image = decode(saved(Image.fromarray(values * scale), "TIFF"), 16)
+        np.testing.assert_array_equal(image[..., 2], np.arange(256).reshape(16, 16))
+    with pytest.raises(NotAnImage, match="not finite"):
         decode(saved(Image.fromarray(values * np.nan), "TIFF"), 16)
 
 
@@ -65,22 +65,22 @@ def test_32_bits():
 def test_transparent_pixels_are_white():
     alpha = np.full((16, 16, 1), 255, np.uint8)
     alpha[:8] = 0
-    picture = decode(saved(Image.fromarray(np.concatenate([RGB, alpha], -1)), "PNG"), 16)
-    assert (picture[:8] == 255).all()
-    np.testing.assert_array_equal(picture[8:], RGB[8:])
+    image = decode(saved(Image.fromarray(np.concatenate([RGB, alpha], -1)), "PNG"), 16)
+    assert (image[:8] == 255).all()
+    np.testing.assert_array_equal(image[8:], RGB[8:])
     palette = Image.new("P", (16, 16), 3)
     palette.putpalette([10, 20, 30] * 256)
     palette.paste(7, (0, 0, 16, 8))
-    picture = decode(saved(palette, "PNG", transparency=7), 16)
-    assert (picture[:8] == 255).all()
-    assert (picture[8:] == (10, 20, 30)).all()
+    image = decode(saved(palette, "PNG", transparency=7), 16)
+    assert (image[:8] == 255).all()
+    assert (image[8:] == (10, 20, 30)).all()
     half = Image.new("LA", (16, 16), (0, 128))
     assert abs(int(decode(saved(half, "PNG"), 16)[0, 0, 0]) - 127) <= 1
 
 
 def test_palettes():
-    picture = Image.fromarray(RGB).quantize(64)
-    np.testing.assert_array_equal(decode(saved(picture, "PNG"), 16), np.asarray(picture.convert("RGB")))
+    image = Image.fromarray(RGB).quantize(64)
+    np.testing.assert_array_equal(decode(saved(image, "PNG"), 16), np.asarray(image.convert("RGB")))
     frames = [Image.new("P", (16, 16), colour) for colour in (1, 2)]
     for frame in frames:
         frame.putpalette([0, 0, 0, 200, 0, 0, 0, 200, 0])
@@ -89,9 +89,9 @@ def test_palettes():
 
 
 def test_cmyk():
-    picture = Image.new("CMYK", (16, 16), (255, 0, 0, 0))
+    image = Image.new("CMYK", (16, 16), (255, 0, 0, 0))
     for form in ("TIFF", "JPEG"):
-        red, green, blue = decode(saved(picture, form), 16)[8, 8].astype(int)
+        red, green, blue = decode(saved(image, form), 16)[8, 8].astype(int)
         assert red < 10
         assert green > 245
         assert blue > 245
@@ -109,7 +109,7 @@ def test_rotated_by_exif(orientation, upright):
     assert np.abs(jpeg.astype(int) - upright).max() < 30
 
 
-def test_scaling_is_antialiased_and_keeps_the_whole_picture():
+def test_scaling_is_antialiased_and_keeps_the_whole_image():
     board = (np.indices((64, 64)).sum(0) % 2 * 255).astype(np.uint8)
     small = decode(saved(Image.fromarray(board), "PNG"), 8)
     assert np.ptp(small[1:-1, 1:-1]) <= 16
@@ -134,8 +134,8 @@ def test_scaling_is_antialiased_and_keeps_the_whole_picture():
         (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "format is not known"),
     ],
 )
-def test_what_is_no_picture(content, why):
-    with pytest.raises(NotAPicture, match=why):
+def test_what_is_no_image(content, why):
+    with pytest.raises(NotAnImage, match=why):
         decode(content, 16)
 
 
@@ -152,10 +152,10 @@ def test_decompression_bombs_are_not_decoded():
     bomb = (
         b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(1000))) + chunk(b"IEND", b"")
     )
-    with pytest.raises(NotAPicture, match=r"100000x100000 pixels|bomb"):
+    with pytest.raises(NotAnImage, match=r"100000x100000 pixels|bomb"):
         decode(bomb, 16)
 
 
-def test_names_of_pictures():
-    assert {".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".webp", ".ppm"} <= picture_suffixes()
-    assert not {".txt", ".csv", ".eps", ".pdf", ".zip", ".pkl"} & picture_suffixes()
+def test_names_of_images():
+    assert {".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".webp", ".ppm"} <= image_suffixes()
+    assert not {".txt", ".csv", ".eps", ".pdf", ".zip", ".pkl"} & image_suffixes()

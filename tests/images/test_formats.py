@@ -1,4 +1,4 @@
-"""Every form that miniImageNet, tieredImageNet and own folders come in gives back the pictures that were put in."""
+"""Every form that miniImageNet, tieredImageNet and own folders come in gives back the images that were put in."""
 
 import io
 import json
@@ -8,27 +8,27 @@ import numpy as np
 import pytest
 
 from tests.images import making
-from tests.images.making import SIZE, SPLIT_CLASSES, as_files, cache_content, encode, pickled, pictures
+from tests.images.making import SIZE, SPLIT_CLASSES, as_files, cache_content, encode, make_images, pickled
 from tpn.errors import TPNError, TPNWarning
-from tpn.images import open_images
 from tpn.images.mini_imagenet import read_lists as ravi_lists
+from tpn.images.opening import open_images
 from tpn.images.tiered_imagenet import read_lists as tiered_lists
 
-SOURCE = pictures()
+SOURCE = make_images()
 TIERED = {"train": ["n01530575", "n01531178"], "val": ["n02099267", "n02099429"], "test": ["n03314780", "n07565083"]}
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*not the whole of:tpn.errors.TPNWarning")
 
 
 def check(spec, expected, tmp_path, size=SIZE):
-    """The store of a source holds exactly these pictures."""
+    """The store of a source holds exactly these images."""
     images = open_images(spec, size, cache=tmp_path / "cache")
     assert list(images.info()) == list(expected)
     for split, classes in expected.items():
         found = images.split(split)
         assert found.classes == tuple(sorted(classes))
         for index, name in enumerate(found.classes):
-            rows = found.pictures[found.starts[index] : found.starts[index + 1]]
+            rows = found.images[found.starts[index] : found.starts[index + 1]]
             np.testing.assert_array_equal(rows, np.stack(classes[name]), err_msg=f"{split} {name}")
     return images
 
@@ -102,7 +102,7 @@ def test_mini_imagenet_as_category_split_pickles(tmp_path, names):
     check_mini(tmp_path, expected, tmp_path.parent)
 
 
-def ilsvrc_pictures(classes, files=30):
+def ilsvrc_make_images(classes, files=30):
     rng = np.random.default_rng(1)
     return {name: {f"{name}_{100 + rank}.JPEG": making.smooth(rng, SIZE) for rank in range(files)} for name in classes}
 
@@ -127,7 +127,7 @@ def ilsvrc_as(form, root, classes):
 @pytest.mark.filterwarnings("ignore:.*(are missing|benchmark):tpn.errors.TPNWarning")
 def test_mini_imagenet_cut_from_ilsvrc(tmp_path, form):
     names = [*SPLIT_CLASSES["train"], *SPLIT_CLASSES["val"], *SPLIT_CLASSES["test"], "n01440764"]  # one is not of it
-    classes = ilsvrc_pictures(names)
+    classes = ilsvrc_make_images(names)
     expected = {
         split: {
             name: [
@@ -182,7 +182,7 @@ def tiered_labels(classes, protocol=2):
 
 @pytest.mark.parametrize("protocol", [2, 4, 5])
 def test_tiered_imagenet_as_png_pickles(tmp_path, protocol):
-    source = pictures(classes=TIERED)
+    source = make_images(classes=TIERED)
     for split, classes in source.items():
         every = [np.frombuffer(encode(p), np.uint8)[:, None] for items in classes.values() for p in items]
         (tmp_path / f"{split}_images_png.pkl").write_bytes(pickled(every, protocol))
@@ -195,7 +195,7 @@ def test_tiered_imagenet_as_png_pickles(tmp_path, protocol):
 @pytest.mark.parametrize("form", ["folder", "zip"])
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 def test_tiered_imagenet_as_npz(tmp_path, save, form):
-    source, files = pictures(classes=TIERED), {}
+    source, files = make_images(classes=TIERED), {}
     for split, classes in source.items():
         stream = io.BytesIO()
         save(stream, images=np.stack([pixels for items in classes.values() for pixels in items]))
@@ -206,7 +206,7 @@ def test_tiered_imagenet_as_npz(tmp_path, save, form):
 
 
 def test_tiered_imagenet_with_labels_of_python_2(tmp_path):
-    source = pictures(classes=TIERED)
+    source = make_images(classes=TIERED)
     for split, classes in source.items():
         np.savez(tmp_path / f"{split}_images.npz", images=np.stack([p for items in classes.values() for p in items]))
         labels = np.repeat(np.arange(len(classes)), 3)
@@ -217,7 +217,7 @@ def test_tiered_imagenet_with_labels_of_python_2(tmp_path):
 
 
 def test_tiered_imagenet_with_folders_of_splits(tmp_path):
-    source = pictures(classes=TIERED)
+    source = make_images(classes=TIERED)
     path = making.write_tar(
         tmp_path / "tiered.tar", {f"./{name}": content for name, content in as_files(source).items()}
     )
@@ -229,7 +229,7 @@ def test_tiered_imagenet_with_folders_of_splits(tmp_path):
 @pytest.mark.filterwarnings("ignore:.*(are missing):tpn.errors.TPNWarning")
 def test_tiered_imagenet_cut_from_ilsvrc(tmp_path, form):
     names = [name for of_split in TIERED.values() for name in of_split]
-    classes = ilsvrc_pictures(names, files=4)
+    classes = ilsvrc_make_images(names, files=4)
     expected = {
         split: {name: [pixels for _, pixels in sorted(classes[name].items())] for name in of_split}
         for split, of_split in TIERED.items()
@@ -238,7 +238,7 @@ def test_tiered_imagenet_cut_from_ilsvrc(tmp_path, form):
 
 
 def test_an_own_folder_with_splits(tmp_path):
-    source = pictures(classes={"train": ["Katze", "猫"], "val": ["кот"], "test": ["gato negro", 'chat "noir"']})
+    source = make_images(classes={"train": ["Katze", "猫"], "val": ["кот"], "test": ["gato negro", 'chat "noir"']})
     check(f"folder:{making.write_folder(tmp_path / 'own', as_files(source))}", source, tmp_path)
     check(
         f"folder:{making.write_zip(tmp_path / 'own.zip', {f'own/{n}': c for n, c in as_files(source).items()})}",
@@ -248,7 +248,7 @@ def test_an_own_folder_with_splits(tmp_path):
 
 
 def class_folders(count=10):
-    return pictures(2, classes={"all": [f"class {i}" for i in range(count)]})["all"]
+    return make_images(2, classes={"all": [f"class {i}" for i in range(count)]})["all"]
 
 
 def folders_of(classes):
@@ -273,9 +273,7 @@ def check_contents(images, classes):
     for name in images.info():
         split = images.split(name)
         for index, class_ in enumerate(split.classes):
-            np.testing.assert_array_equal(
-                split.pictures[split.starts[index] : split.starts[index + 1]], classes[class_]
-            )
+            np.testing.assert_array_equal(split.images[split.starts[index] : split.starts[index + 1]], classes[class_])
 
 
 @pytest.mark.parametrize("form", ["splits.json", "splits.csv"])

@@ -13,14 +13,16 @@ import numpy as np
 import pytest
 
 from tests.images import making
-from tests.images.making import SIZE, as_files, encode, pictures
-from tpn.episodes import Sampler, Setting
+from tests.images.making import SIZE, as_files, encode, make_images
+from tpn.episodes.episode_sampler import EpisodeSampler
+from tpn.episodes.setting import Setting
 from tpn.errors import TPNError, TPNWarning
-from tpn.images import cache, open_images
+from tpn.images import cache
 from tpn.images.cache import cache_folder
+from tpn.images.opening import open_images
 
-SOURCE = pictures(4, classes={"train": ["cat", "dog"], "val": ["cow", "emu"], "test": ["pig", "hen"]})
-MANY = pictures(100, 8, classes={"train": ["cat", "dog"], "val": ["cow"], "test": ["pig"]})
+SOURCE = make_images(4, classes={"train": ["cat", "dog"], "val": ["cow", "emu"], "test": ["pig", "hen"]})
+MANY = make_images(100, 8, classes={"train": ["cat", "dog"], "val": ["cow"], "test": ["pig"]})
 """More than are decoded without further processes."""
 
 
@@ -47,11 +49,11 @@ def test_it_holds_what_the_manifest_says(own, tmp_path):
         assert manifest["splits"][split]["sha256"] == hashlib.sha256(content).hexdigest()
         pixels = np.load(store / f"{split}.npy")
         assert pixels.shape == (8, SIZE, SIZE, 3)
-        np.testing.assert_array_equal(images.split(split).pictures, pixels)
+        np.testing.assert_array_equal(images.split(split).images, pixels)
     train = np.stack([pixels for items in SOURCE["train"].values() for pixels in items]) / 255
     np.testing.assert_allclose(images.mean, train.mean((0, 1, 2)), atol=1e-6)
     np.testing.assert_allclose(images.std, train.std((0, 1, 2)), atol=1e-6)
-    assert stat_mode(images.split("train").pictures) == "mapped"
+    assert stat_mode(images.split("train").images) == "mapped"
 
 
 def stat_mode(array):
@@ -67,15 +69,15 @@ def test_it_is_built_once_and_opened_afterwards(own, tmp_path, monkeypatch):
     again = open_images("folder:own", SIZE, cache=tmp_path / "cache")
     assert again.digest == first.digest
     assert again.spec == f"folder:{own}"
-    sampler = Sampler(again.split("train"), Setting(way=2, shot=1, query=2), 0)
-    assert again.split("train").load(sampler.draw().pictures).shape == (6, 3, SIZE, SIZE)
+    sampler = EpisodeSampler(again.split("train"), Setting(way=2, shot=1, query=2), 0)
+    assert again.split("train").load(sampler.draw().images).shape == (6, 3, SIZE, SIZE)
 
 
 def test_each_size_and_division_of_classes_has_its_own(own, tmp_path):
     for size in (SIZE, 10):
         for seed in (0, 1):
             images = open_images(f"folder:{own}", size, cache=tmp_path / "cache", class_seed=seed)
-            assert images.split("val").pictures.shape[1:] == (size, size, 3)
+            assert images.split("val").images.shape[1:] == (size, size, 3)
     assert len(stores(tmp_path / "cache")) == 4
 
 
@@ -90,8 +92,8 @@ def test_a_changed_source_is_noticed(tmp_path, form):
     time.sleep(0.02)
     after = open_images(f"folder:{write(path, files)}", SIZE, cache=tmp_path / "cache")
     assert after.digest != before.digest
-    np.testing.assert_array_equal(after.split("train").pictures[0], SOURCE["train"]["cat"][0][::-1])
-    np.testing.assert_array_equal(before.split("train").pictures[0], SOURCE["train"]["cat"][0])
+    np.testing.assert_array_equal(after.split("train").images[0], SOURCE["train"]["cat"][0][::-1])
+    np.testing.assert_array_equal(before.split("train").images[0], SOURCE["train"]["cat"][0])
     assert len(stores(tmp_path / "cache")) == 1, "the old one is removed"
     if form == "folder":
         write(path, {"train/cat/new.png": encode(SOURCE["val"]["cow"][0][::-1])})
@@ -115,7 +117,7 @@ def test_a_damaged_one_is_built_anew(own, tmp_path, damage):
     (store / damage).write_bytes(content[: len(content) // 2])
     again = open_images(f"folder:{own}", SIZE, cache=tmp_path / "cache")
     assert again.digest == before.digest
-    np.testing.assert_array_equal(again.split("train").pictures[3], SOURCE["train"]["cat"][3])
+    np.testing.assert_array_equal(again.split("train").images[3], SOURCE["train"]["cat"][3])
 
 
 def test_flipped_bits_are_found_by_verifying(own, tmp_path):
@@ -125,7 +127,7 @@ def test_flipped_bits_are_found_by_verifying(own, tmp_path):
     content[-5] ^= 1
     (store / "test.npy").write_bytes(content)
     verified = open_images(f"folder:{own}", SIZE, cache=tmp_path / "cache", verify=True)
-    np.testing.assert_array_equal(verified.split("test").pictures[-1], SOURCE["test"]["pig"][-1])
+    np.testing.assert_array_equal(verified.split("test").images[-1], SOURCE["test"]["pig"][-1])
 
 
 @pytest.mark.parametrize("form", ["folder", "zip", "tar"])
@@ -134,15 +136,15 @@ def test_several_processes_build_the_same_as_one(tmp_path, monkeypatch, form):
     files["train/dog/broken.png"] = b"nothing"
     write = {"folder": making.write_folder, "zip": making.write_zip, "tar": making.write_tar}[form]
     path = write(tmp_path / "own", files)
-    with pytest.warns(TPNWarning, match="1 picture cannot be read"):
+    with pytest.warns(TPNWarning, match="1 image cannot be read"):
         many = open_images(f"folder:{path}", 8, cache=tmp_path / "one")
     monkeypatch.setattr("tpn.images.workers.FEW", 10**6)
-    with pytest.warns(TPNWarning, match="1 picture cannot be read"):
+    with pytest.warns(TPNWarning, match="1 image cannot be read"):
         alone = open_images(f"folder:{path}", 8, cache=tmp_path / "two")
     assert many.digest == alone.digest
     assert (many.mean, many.std) == (alone.mean, alone.std)
     in_order = sorted(range(100), key=str)
-    np.testing.assert_array_equal(many.split("val").pictures, np.stack([MANY["val"]["cow"][i] for i in in_order]))
+    np.testing.assert_array_equal(many.split("val").images, np.stack([MANY["val"]["cow"][i] for i in in_order]))
     assert many.info()["train"].images == 200
 
 
@@ -150,7 +152,7 @@ BUILD = """
 import sys, warnings
 from pathlib import Path
 import tpn.images.workers as workers
-from tpn.images import open_images
+from tpn.images.opening import open_images
 if "slow" in sys.argv:
     decode = workers.decode
     def slow(content, size):
@@ -287,18 +289,18 @@ def test_impossible_sizes(own, tmp_path, size):
         open_images(f"folder:{own}", size, cache=tmp_path / "cache")
 
 
-def test_closing_gaps_needs_no_further_room_and_keeps_every_other_picture(tmp_path, monkeypatch):
+def test_closing_gaps_needs_no_further_room_and_keeps_every_other_image(tmp_path, monkeypatch):
     files = as_files(MANY)
     broken = [0, 1, 50, 99]
     for index in broken:
         files[f"train/cat/{index}.png"] = b"nothing"
     path = making.write_folder(tmp_path / "own", files)
     monkeypatch.setattr("tpn.images.building.BLOCK", 8 * 8 * 3 * 7)
-    with pytest.warns(TPNWarning, match="4 pictures cannot be read"):
+    with pytest.warns(TPNWarning, match="4 images cannot be read"):
         images = open_images(f"folder:{path}", 8, cache=tmp_path / "cache")
     kept = [MANY["train"]["cat"][i] for i in sorted(range(100), key=str) if i not in broken]
     kept += [MANY["train"]["dog"][i] for i in sorted(range(100), key=str)]
-    np.testing.assert_array_equal(images.split("train").pictures, np.stack(kept))
+    np.testing.assert_array_equal(images.split("train").images, np.stack(kept))
 
 
 def test_what_other_killed_builders_left_is_removed_too(tmp_path):
@@ -323,14 +325,14 @@ def test_a_source_that_changes_while_it_is_read_makes_no_store(own, tmp_path, mo
     assert stores(tmp_path / "cache") == []
 
 
-def test_pictures_that_could_not_be_read_for_once_are_read_the_next_time(own, tmp_path):
-    picture = own / "train/cat/0.png"
-    content = picture.read_bytes()
-    picture.write_bytes(b"")
-    with pytest.warns(TPNWarning, match="1 picture cannot be read"):
+def test_images_that_could_not_be_read_for_once_are_read_the_next_time(own, tmp_path):
+    image = own / "train/cat/0.png"
+    content = image.read_bytes()
+    image.write_bytes(b"")
+    with pytest.warns(TPNWarning, match="1 image cannot be read"):
         open_images(f"folder:{own}", SIZE, cache=tmp_path / "cache")
-    with pytest.warns(TPNWarning, match="1 picture cannot be read"):
+    with pytest.warns(TPNWarning, match="1 image cannot be read"):
         open_images(f"folder:{own}", SIZE, cache=tmp_path / "cache", verify=True)
-    picture.write_bytes(content)
-    picture.chmod(0o600)
+    image.write_bytes(content)
+    image.chmod(0o600)
     assert open_images(f"folder:{own}", SIZE, cache=tmp_path / "cache").info()["train"].images == 8

@@ -17,24 +17,24 @@ from PIL import Image
 
 from tests.images.making import encode, smooth
 from tpn.errors import TPNError
-from tpn.images.listing import Problems
+from tpn.images.dataset_index import Problems
 from tpn.labelling import embedding, page, suggestions
-from tpn.labelling.cache import FILE, FeatureCache, facts_of
 from tpn.labelling.embedding import embed
-from tpn.labelling.features import prepare
+from tpn.labelling.feature_cache import FILE, FeatureCache, facts_of
+from tpn.labelling.labelled_folder import label_by_folders, label_by_lists
 from tpn.labelling.labelling import Labelled, read_features, write_labels, write_suggestions
 from tpn.labelling.networks import Network, NetworkName
 from tpn.labelling.page import make_page
-from tpn.labelling.pictures import find_pictures, label_by_folders, label_by_lists
-from tpn.labelling.sorting import check_sorting, class_folders, plan, sort_pictures
+from tpn.labelling.sorting import check_sorting, class_folders, plan
 from tpn.labelling.suggestions import suggest
+from tpn.semi_supervised.feature_scaling import prepare
 
 CPU = torch.device("cpu")
 NAMES = ["a.png", "b c.png", "dir/Ünï.png", "写真/猫.png", "z.png"]
 
 
-def write_pictures(folder, names=NAMES, seed=0):
-    """Pictures that all differ, with these names."""
+def write_make_images(folder, names=NAMES, seed=0):
+    """Images that all differ, with these names."""
     rng = np.random.default_rng(seed)
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -44,16 +44,16 @@ def write_pictures(folder, names=NAMES, seed=0):
 
 @pytest.fixture
 def photos(tmp_path):
-    return write_pictures(tmp_path / "photos")
+    return write_make_images(tmp_path / "photos")
 
 
 def labels_of(folder, content, encoding="utf-8"):
-    """The labels that a list with this content gives to the pictures of a folder."""
+    """The labels that a list with this content gives to the images of a folder."""
     file = folder.parent / "few.csv"
     file.write_bytes(content.encode(encoding) if isinstance(content, str) else content)
-    pictures = find_pictures(folder)
-    label_by_lists(pictures, [file])
-    return pictures.labels
+    images = find_make_images(folder)
+    label_by_lists(images, [file])
+    return images.labels
 
 
 # lists of labels
@@ -82,7 +82,7 @@ def test_other_columns_and_capitals_and_spaces_do_not_matter(photos):
 
 def test_commas_and_quotes_in_names(tmp_path):
     names = ["a, b.png", 'say "hi".png', "semi;colon.png", "two\nlines.png", " around .png"]
-    photos = write_pictures(tmp_path / "photos", names)
+    photos = write_make_images(tmp_path / "photos", names)
     file = tmp_path / "few.csv"
     with open(file, "w", newline="") as stream:
         csv.writer(stream).writerows([("path", "label"), *((name, name.strip()) for name in names)])
@@ -99,7 +99,7 @@ def test_a_path_however_it_is_written(photos, path):
 
 def test_names_that_a_mac_has_decomposed(tmp_path):
     decomposed = unicodedata.normalize("NFD", "Ünï.png")
-    photos = write_pictures(tmp_path / "photos", [decomposed, "b.png"])
+    photos = write_make_images(tmp_path / "photos", [decomposed, "b.png"])
     assert labels_of(photos, f"path,label\n{unicodedata.normalize('NFC', 'Ünï.png')},x\n") == {decomposed: "x"}
 
 
@@ -110,15 +110,15 @@ def test_absolute_paths_and_links(photos, tmp_path):
     for root in (photos, tmp_path / "other name"):
         content = f"path,label\n{root}/a.png,x\n{root}/link.png,y\n"
         assert labels_of(photos, content) == {"a.png": "x", "link.png": "y"}
-    with pytest.raises(TPNError, match=r"1 picture with a label is missing: .*elsewhere.png"):
+    with pytest.raises(TPNError, match=r"1 image with a label is missing: .*elsewhere.png"):
         labels_of(photos, f"path,label\n{tmp_path}/elsewhere.png,x\n")
 
 
 def test_names_that_are_no_text_can_be_listed_and_handed_back(tmp_path):
-    photos = write_pictures(tmp_path / "photos", ["a.png", "b.png"])
+    photos = write_make_images(tmp_path / "photos", ["a.png", "b.png"])
     os.rename(photos / "a.png", os.fsencode(photos) + b"/caf\xe9.png")
     name = os.fsdecode(b"caf\xe9.png")
-    made = outcome(find_pictures(photos).names, [0, 1], given=[False, False], suggested=[0, 1])
+    made = outcome(find_make_images(photos).names, [0, 1], given=[False, False], suggested=[0, 1])
     write_suggestions(tmp_path / "list.csv", made)
     content = (tmp_path / "list.csv").read_text().replace(",,", ",x,")
     assert labels_of(photos, content) == {name: "x", "b.png": "x"}
@@ -129,10 +129,10 @@ def test_names_that_are_no_text_can_be_listed_and_handed_back(tmp_path):
     [
         (
             "path,label\nc.png,x\n",
-            r"1 picture with a label is missing: c\.png \(few\.csv, row 2\)\. Paths are relative",
+            r"1 image with a label is missing: c\.png \(few\.csv, row 2\)\. Paths are relative",
         ),
-        ("path,label\na.png,x\nq,x\nr,x\ns,x\nt,x\n", "4 pictures with a label are missing: q .*; r .*; s .* …"),
-        ("path,label\n../photos.png,x\n", "1 picture with a label is missing"),
+        ("path,label\na.png,x\nq,x\nr,x\ns,x\nt,x\n", "4 images with a label are missing: q .*; r .*; s .* …"),
+        ("path,label\n../photos.png,x\n", "1 image with a label is missing"),
         ("path,label\na.png,x\n./a.png,y\n", r"a\.png has two labels: 'x' \(few\.csv, row 2\) and 'y' \(.*row 3\)"),
         ("path,label\n,x\n", "label without a path in row 2"),
         ("x,path,label\n1\n", "incomplete in row 2"),
@@ -153,30 +153,30 @@ def test_lists_that_cannot_be_meant(photos, content, complaint):
 def test_the_same_label_twice_is_no_contradiction_and_lists_add_up(photos, tmp_path):
     (tmp_path / "one.csv").write_text("path,label\na.png,x\na.png,x\n")
     (tmp_path / "two.csv").write_text("path,label\na.png,x\nz.png,y\n")
-    pictures = find_pictures(photos)
-    label_by_lists(pictures, [tmp_path / "one.csv", tmp_path / "two.csv"])
-    pictures.check()
-    assert pictures.labels == {"a.png": "x", "z.png": "y"}
+    images = find_make_images(photos)
+    label_by_lists(images, [tmp_path / "one.csv", tmp_path / "two.csv"])
+    images.check()
+    assert images.labels == {"a.png": "x", "z.png": "y"}
     (tmp_path / "three.csv").write_text("path,label\na.png,z\n")
     with pytest.raises(TPNError, match=r"two labels: 'x' \(one\.csv, row 3\) and 'z' \(three\.csv, row 2\)"):
-        label_by_lists(find_pictures(photos), [tmp_path / "one.csv", tmp_path / "three.csv"])
+        label_by_lists(find_make_images(photos), [tmp_path / "one.csv", tmp_path / "three.csv"])
 
 
 def test_too_few_labels(photos, tmp_path):
     for content, complaint in (
-        ("path,label\n", "None of the 5 pictures in .* has a label"),
-        ("", "None of the 5 pictures"),
+        ("path,label\n", "None of the 5 images in .* has a label"),
+        ("", "None of the 5 images"),
         ("path,label\na.png,x\nz.png,x\n", "All labels are 'x': there is nothing to tell apart"),
     ):
         (tmp_path / "few.csv").write_text(content)
-        pictures = find_pictures(photos)
-        label_by_lists(pictures, [tmp_path / "few.csv"])
+        images = find_make_images(photos)
+        label_by_lists(images, [tmp_path / "few.csv"])
         with pytest.raises(TPNError, match=complaint):
-            pictures.check()
+            images.check()
     with pytest.raises(TPNError, match=r"Cannot read .*nothing.csv: No such file"):
-        label_by_lists(find_pictures(photos), [tmp_path / "nothing.csv"])
+        label_by_lists(find_make_images(photos), [tmp_path / "nothing.csv"])
     with pytest.raises(TPNError, match=r"Cannot read .*photos: Is a directory"):
-        label_by_lists(find_pictures(photos), [photos])
+        label_by_lists(find_make_images(photos), [photos])
 
 
 # labels from sub-folders
@@ -184,57 +184,57 @@ def test_too_few_labels(photos, tmp_path):
 
 def test_a_sub_folder_is_a_class(tmp_path):
     names = ["big cat/1.png", "big cat/deep/2.png", "狗/3.png", "4.png", "Unlabelled/5.png", "unlabeled/deep/6.png"]
-    pictures = find_pictures(write_pictures(tmp_path / "photos", names))
-    label_by_folders(pictures)
-    assert pictures.labels == {"big cat/1.png": "big cat", "big cat/deep/2.png": "big cat", "狗/3.png": "狗"}
-    assert pictures.names == sorted(names)
-    pictures.check()
+    images = find_make_images(write_make_images(tmp_path / "photos", names))
+    label_by_folders(images)
+    assert images.labels == {"big cat/1.png": "big cat", "big cat/deep/2.png": "big cat", "狗/3.png": "狗"}
+    assert images.names == sorted(names)
+    images.check()
 
 
 @pytest.mark.parametrize(
     ("names", "complaint"),
     [
         (["a.png", "unlabelled/b.png"], "has no class sub-folders: name a list of labels with --labels"),
-        (["x/a.png", "y/b.png"], "All 2 pictures .* have a label"),
+        (["x/a.png", "y/b.png"], "All 2 images .* have a label"),
     ],
 )
 def test_sub_folders_that_leave_nothing_to_do(tmp_path, names, complaint):
     with pytest.raises(TPNError, match=complaint):
-        label_by_folders(find_pictures(write_pictures(tmp_path / "photos", names)))
+        label_by_folders(find_make_images(write_make_images(tmp_path / "photos", names)))
 
 
-def test_what_is_no_picture_is_left_out_and_told_of(photos):
+def test_what_is_no_image_is_left_out_and_told_of(photos):
     for name in ("notes.txt", ".hidden.png", "Thumbs.db", "list.csv"):
         (photos / name).write_text("…")
-    found = find_pictures(photos)
+    found = find_make_images(photos)
     assert found.names == sorted(NAMES)
-    assert found.problems.sentences == ["2 files are no pictures by name and are left out: list.csv; notes.txt"]
+    assert found.problems.sentences == ["2 files are no images by name and are left out: list.csv; notes.txt"]
 
 
-def test_folders_without_pictures(tmp_path):
+def test_folders_without_make_images(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "notes.txt").write_text("…")
     for name, complaint in (
-        ("empty", "There are no pictures in .*empty"),
-        ("texts", "no pictures in .*texts. 1 file is no picture by name and is left out: notes.txt"),
+        ("empty", "There are no images in .*empty"),
+        ("texts", "no images in .*texts. 1 file is no image by name and is left out: notes.txt"),
         ("texts/notes.txt", "is a file, not a folder"),
         ("nowhere", "does not exist"),
     ):
         with pytest.raises(TPNError, match=complaint):
-            find_pictures(tmp_path / name)
+            find_make_images(tmp_path / name)
 
 
 # features, and their cache
 
 
 def mean_colour(seen=None, key="fake"):
-    """A network that is quick: the mean colour of a picture."""
+    """A network that is quick: the mean colour of an image."""
 
-    def features(pictures):
+    def features(images):
         if seen is not None:
-            seen.append(len(pictures))
-        return pictures.mean((2, 3))
+            seen.append(len(images))
+        return images.mean((2, 3))
 
     return NetworkName(key, lambda: Network(key, 8, features, "a fake"))
 
@@ -247,10 +247,10 @@ NOT_NEEDED = NetworkName("fake", refuses_to_load)
 
 
 def embed_all(folder, network, cache, problems=None):
-    return embed(folder, find_pictures(folder).names, network, cache, CPU, problems or Problems())
+    return embed(folder, find_make_images(folder).names, network, cache, CPU, problems or Problems())
 
 
-def test_features_are_those_of_the_pictures(photos, tmp_path):
+def test_features_are_those_of_the_make_images(photos, tmp_path):
     made = embed_all(photos, mean_colour(), tmp_path / "cache")
     assert made.names == sorted(NAMES)
     for name, features in zip(made.names, made.features, strict=True):
@@ -274,7 +274,7 @@ def test_what_is_known_is_not_even_read(photos, tmp_path, monkeypatch):
 
 def test_a_changed_file_is_embedded_again_and_no_other(photos, tmp_path):
     before = embed_all(photos, mean_colour(), tmp_path / "cache")
-    write_pictures(photos, ["z.png"], seed=7)
+    write_make_images(photos, ["z.png"], seed=7)
     seen = []
     after = embed_all(photos, mean_colour(seen), tmp_path / "cache")
     assert seen == [1]
@@ -323,14 +323,14 @@ def test_other_networks_have_features_of_their_own(photos, tmp_path):
 
 
 def test_an_interruption_keeps_what_was_embedded(photos, tmp_path, monkeypatch):
-    monkeypatch.setattr(embedding, "PICTURES_AT_ONCE", 2)
+    monkeypatch.setattr(embedding, "IMAGES_AT_ONCE", 2)
     seen = []
 
-    def interrupted(pictures):
+    def interrupted(images):
         if len(seen) == 2:
             raise KeyboardInterrupt
-        seen.append(len(pictures))
-        return pictures.mean((2, 3))
+        seen.append(len(images))
+        return images.mean((2, 3))
 
     network = NetworkName("fake", lambda: Network("fake", 8, interrupted, "a fake"))
     with pytest.raises(KeyboardInterrupt):
@@ -352,7 +352,7 @@ def test_unreadable_files_are_named_and_the_rest_goes_on(photos, tmp_path):
     assert made.names == sorted(NAMES)
     assert len(made.features) == len(NAMES)
     (sentence,) = problems.sentences
-    assert sentence.startswith("4 pictures cannot be read and are left out: broken.png: it cannot be read as a picture")
+    assert sentence.startswith("4 images cannot be read and are left out: broken.png: it cannot be read as an image")
     assert "gone.png: it is no ordinary file" in sentence
 
 
@@ -388,8 +388,8 @@ def test_warnings_are_heard_after_threads_have_silenced_them(photos, tmp_path, m
 
 def test_when_none_can_be_read(tmp_path):
     (tmp_path / "photos").mkdir()
-    (tmp_path / "photos" / "a.png").write_bytes(b"not a picture")
-    with pytest.raises(TPNError, match=r"None of the files .* can be read as a picture\. 1 picture cannot be read"):
+    (tmp_path / "photos" / "a.png").write_bytes(b"not an image")
+    with pytest.raises(TPNError, match=r"None of the files .* can be read as an image\. 1 image cannot be read"):
         embed_all(tmp_path / "photos", mean_colour(), tmp_path / "cache")
 
 
@@ -503,11 +503,11 @@ def test_the_table_can_be_read_back_by_any_program(tmp_path):
 
 
 @pytest.mark.parametrize("how", ["copy", "link"])
-def test_pictures_are_sorted_into_a_folder_for_each_class(photos, tmp_path, how):
-    names = find_pictures(photos).names
+def test_images_are_sorted_into_a_folder_for_each_class(photos, tmp_path, how):
+    names = find_make_images(photos).names
     made = outcome(names, [0, 1, 0, 1, 0], ["cat", "dög / 犬"], kept=[True, True, True, True, False])
     check_sorting(tmp_path / "new" / "sorted", photos)
-    assert sort_pictures(made, photos, tmp_path / "new" / "sorted", how) == 4
+    assert sort_make_images(made, photos, tmp_path / "new" / "sorted", how) == 4
     found = {path.relative_to(tmp_path / "new" / "sorted").as_posix() for path in (tmp_path / "new").rglob("*.png")}
     expected = [f"{['cat', 'dög _ 犬'][made.best[i]]}/{os.path.basename(names[i])}" for i in range(4)]
     assert found == set(expected)
@@ -540,10 +540,10 @@ def test_classes_keep_folders_of_their_own():
 
 
 def test_nothing_is_left_when_sorting_fails(photos, tmp_path):
-    names = find_pictures(photos).names
+    names = find_make_images(photos).names
     os.remove(photos / "z.png")
     with pytest.raises(TPNError, match=r"Cannot write .*sorted: No such file"):
-        sort_pictures(outcome(names, [0] * 5), photos, tmp_path / "sorted", "copy")
+        sort_make_images(outcome(names, [0] * 5), photos, tmp_path / "sorted", "copy")
     assert sorted(os.listdir(tmp_path)) == ["photos"]
 
 
@@ -554,7 +554,7 @@ def test_places_that_are_taken(photos, tmp_path, monkeypatch):
     for target, complaint in (
         (photos, "exists and is not an empty folder"),
         (tmp_path / "file", "exists and is not an empty folder"),
-        (photos / "sorted", "lies among the pictures"),
+        (photos / "sorted", "lies among the images"),
         (tmp_path / "file" / "sorted", "cannot be made: .*file is a file"),
     ):
         with pytest.raises(TPNError, match=complaint):
@@ -563,7 +563,7 @@ def test_places_that_are_taken(photos, tmp_path, monkeypatch):
     (tmp_path / "link").symlink_to("empty")
     for target in (".", tmp_path / "link"):
         check_sorting(Path(target), photos)
-        sort_pictures(outcome(NAMES, [0] * 5), photos, Path(target), "copy")
+        sort_make_images(outcome(NAMES, [0] * 5), photos, Path(target), "copy")
         assert len(os.listdir(tmp_path / "empty" / "cat")) == 5
         shutil.rmtree(tmp_path / "empty" / "cat")
 
@@ -572,7 +572,7 @@ def test_places_that_are_taken(photos, tmp_path, monkeypatch):
 
 
 def test_the_page_shows_every_class_and_is_whole(photos):
-    names = find_pictures(photos).names
+    names = find_make_images(photos).names
     made = outcome(names, [0, 1, 0, 1, 0], given=[True, True, False, False, False], kept=[True] * 4 + [False])
     page = make_page(made, photos, "my photos", ["3 labels found."])
     assert page.count("<img ") == 5
@@ -588,7 +588,7 @@ def test_the_page_shows_every_class_and_is_whole(photos):
 
 
 def test_the_page_shows_what_to_label_next(photos):
-    made = outcome(find_pictures(photos).names, [0, 1, 0, 1, 0], suggested=[3, 1])
+    made = outcome(find_make_images(photos).names, [0, 1, 0, 1, 0], suggested=[3, 1])
     page = make_page(made, photos, "t", [])
     row = page.split("Label these next")[1].split("<h2")[0]
     assert re.findall('title="([^"]*)"', row) == [made.names[3], made.names[1]]
@@ -597,8 +597,8 @@ def test_the_page_shows_what_to_label_next(photos):
 
 def test_the_page_takes_no_orders_from_names(tmp_path):
     evil = '<script>alert("1")</script>&amp;.png'.replace("/", "∕")
-    photos = write_pictures(tmp_path / "photos", [evil, 'it\'s "b".png'])
-    made = outcome(find_pictures(photos).names, [0, 1], ['<b onload="x">', "</nav><script>"], suggested=[0, 1])
+    photos = write_make_images(tmp_path / "photos", [evil, 'it\'s "b".png'])
+    made = outcome(find_make_images(photos).names, [0, 1], ['<b onload="x">', "</nav><script>"], suggested=[0, 1])
     page = make_page(made, photos, "<i>title</i>", ["<u>fact</u>"])
     for markup in ("<script", "<b on", "<i>", "<u>", "</nav><s"):
         assert markup not in page
@@ -607,15 +607,15 @@ def test_the_page_takes_no_orders_from_names(tmp_path):
         assert words in text
 
 
-def test_the_page_does_without_pictures_that_are_gone(photos):
-    made = outcome(find_pictures(photos).names, [0, 1, 0, 1, 0])
+def test_the_page_does_without_images_that_are_gone(photos):
+    made = outcome(find_make_images(photos).names, [0, 1, 0, 1, 0])
     os.remove(photos / "a.png")
     os.mkfifo(photos / "a.png")
     os.remove(photos / "z.png")
     assert make_page(made, photos, "t", []).count("not to be had") == 2
 
 
-def test_a_page_of_many_pictures_shows_some_from_sure_to_doubtful(tmp_path):
+def test_a_page_of_many_images_shows_some_from_sure_to_doubtful(tmp_path):
     rng = np.random.default_rng(0)
     confidence = rng.uniform(0.3, 1, 1000)
     made = outcome([f"{index}.png" for index in range(1000)], [0] * 500 + [1] * 500, confidence=confidence)

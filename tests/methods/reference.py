@@ -15,8 +15,8 @@ SETTING = {"way": 3, "shot": 2, "query": 4}
 def double_task(split, episodes=2, **setting):
     """Episodes in float64, with a support that is not sorted by class."""
     task = draw_task(sampler(split, **{**SETTING, **setting}), episodes)
-    order = torch.randperm(task.shots, generator=torch.Generator().manual_seed(0))
-    inputs = torch.cat([task.support[:, order], task.inputs[:, task.shots :]], dim=1)
+    order = torch.randperm(task.n_support, generator=torch.Generator().manual_seed(0))
+    inputs = torch.cat([task.support[:, order], task.inputs[:, task.n_support :]], dim=1)
     return replace(task, inputs=inputs.double(), support_labels=task.support_labels[:, order])
 
 
@@ -24,9 +24,9 @@ def gradients(method):
     return {name: parameter.grad for name, parameter in method.named_parameters()}
 
 
-def classifier(weights, pictures):
+def classifier(weights, images):
     """Scores and features of Conv-4 with a linear layer; batch normalisation with the batch at hand."""
-    maps = pictures
+    maps = images
     for block in range(4):
         convolution, scale, shift = (
             weights[f"backbone.blocks.{block}.{name}"] for name in ("convolution.weight", "norm.weight", "norm.bias")

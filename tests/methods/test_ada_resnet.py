@@ -40,7 +40,7 @@ def linear(layer, inputs):
 
 
 def through(block, maps):
-    """One picture's maps, through a block."""
+    """One image's maps, through a block."""
     with torch.no_grad():
         return block(torch.from_numpy(maps)[None])[0].numpy()
 
@@ -51,12 +51,12 @@ def key(method, features):
 
 
 def classify_by_hand(method, support, labels, query):
-    """The scores of one query, picture by picture and layer by layer."""
+    """The scores of one query, image by image and layer by layer."""
     blocks, way = list(method.backbone.blocks), method.dimensions.way
     shifted = range(max(0, len(blocks) - method.config.shifted_blocks), len(blocks))
     memory = []
-    for picture, label in zip(support, labels, strict=True):
-        maps, activations = picture, {}
+    for image, label in zip(support, labels, strict=True):
+        maps, activations = image, {}
         for index, block in enumerate(blocks):
             maps = through(block, maps)
             activations[index] = maps.mean((1, 2))
@@ -72,7 +72,7 @@ def classify_by_hand(method, support, labels, query):
     for block in blocks:
         maps = through(block, maps)
     asked = key(method, maps.flatten())
-    likeness = np.array([np.exp(method.sharpness.item() * asked @ of_picture) for of_picture, _, _ in memory])
+    likeness = np.array([np.exp(method.sharpness.item() * asked @ of_image) for of_image, _, _ in memory])
     shares = likeness / likeness.sum()
 
     maps = query
@@ -119,7 +119,7 @@ def test_each_number_of_shifted_blocks_gives_other_scores_up_to_all_of_them(dime
     assert torch.allclose(method, other, rtol=1e-3) == (blocks >= 4)
 
 
-def test_pictures_are_normalised_once(dimensions, drawings):
+def test_images_are_normalised_once(dimensions, drawings):
     task = double_task(drawings)
     method = trained(build(replace(dimensions, mean=(0.3,), std=(0.5,))))
     plain = trained(build(dimensions))
@@ -132,24 +132,24 @@ def test_without_shift_it_is_a_network_that_knows_nothing_of_the_support(dimensi
     method, task = trained(build(dimensions, shift=False)), double_task(drawings)
     scores = method.score(task)
     for episode in range(2):
-        for index, picture in enumerate(task.query[episode]):
-            maps = picture.numpy()
+        for index, image in enumerate(task.query[episode]):
+            maps = image.numpy()
             for block in method.backbone.blocks:
                 maps = through(block, maps)
             expected = linear(method.head, maps.flatten())
             np.testing.assert_allclose(scores[episode, index].detach(), expected, rtol=1e-9, atol=1e-12)
     other_support = task.inputs.clone()
-    other_support[:, : task.shots] = torch.rand_like(task.support)
+    other_support[:, : task.n_support] = torch.rand_like(task.support)
     assert torch.equal(method.score(replace(task, support_labels=2 - task.support_labels)), scores)
     torch.testing.assert_close(method.score(task.with_inputs(other_support)), scores, rtol=1e-12, atol=1e-12)
     assert {name.split(".")[0] for name, _ in method.named_parameters()} == {"backbone", "head"}
 
 
-def test_with_shift_pictures_and_labels_of_the_support_matter(dimensions, drawings):
+def test_with_shift_images_and_labels_of_the_support_matter(dimensions, drawings):
     method, task = trained(build(dimensions)), double_task(drawings)
     scores = method.score(task)
     other_support = task.inputs.clone()
-    other_support[:, : task.shots] = torch.rand_like(task.support)
+    other_support[:, : task.n_support] = torch.rand_like(task.support)
     assert not torch.allclose(method.score(replace(task, support_labels=2 - task.support_labels)), scores, rtol=1e-2)
     assert not torch.allclose(method.score(task.with_inputs(other_support)), scores, rtol=1e-2)
 
@@ -157,7 +157,7 @@ def test_with_shift_pictures_and_labels_of_the_support_matter(dimensions, drawin
 def test_the_order_of_the_support_makes_no_difference(dimensions, drawings):
     method, task = trained(build(dimensions)), double_task(drawings)
     inputs = task.inputs.clone()
-    inputs[:, : task.shots] = task.support.flip(1)
+    inputs[:, : task.n_support] = task.support.flip(1)
     turned = replace(task, inputs=inputs, support_labels=task.support_labels.flip(1))
     torch.testing.assert_close(method.score(turned), method.score(task), rtol=1e-10, atol=1e-12)
 

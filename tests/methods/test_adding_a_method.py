@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from tests.methods import test_every_method as every
 from tpn.cli import main
-from tpn.methods import registry
+from tpn.methods import _registry as registry
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "adding-a-method.md").read_text()
 
@@ -56,7 +56,7 @@ def test_the_example_can_be_trained_and_tested(cosine, tmp_path, capsys):
 
 def test_the_example_follows_its_rule(cosine, dimensions, drawings):
     method = every.builder("cosine", "conv4")(dimensions)
-    task, _ = every.represented_task(method, drawings, **every.SETTING)
+    task, _ = every.embedded_task(method, drawings, **every.SETTING)
     scores = method.score(task)
     for episode in range(2):
         for class_ in range(3):

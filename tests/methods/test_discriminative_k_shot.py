@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from torch import nn
 
 from tests.methods.reference import classifier, double_task, gradients
-from tpn.episodes import Setting, Task
-from tpn.episodes.batches import MiniBatches
+from tpn.episodes.mini_batches import MiniBatches
+from tpn.episodes.setting import Setting
+from tpn.episodes.task import Task
 from tpn.errors import TPNError
-from tpn.methods import Dimensions
+from tpn.methods._method import Dimensions
 from tpn.methods.discriminative_k_shot import DiscriminativeKShot, DiscriminativeKShotConfig, most_probable
 from tpn.training.loop import draw_task
 from tpn.training.optimiser import build_optimiser
@@ -24,7 +25,7 @@ def build(dimensions, **config):
 
 
 def objective(weights, features, Y, variance, mean=0.0):
-    """The cross-entropy of all pictures, less the log-probability of the weights (a column per class)."""
+    """The cross-entropy of all images, less the log-probability of the weights (a column per class)."""
     scores = features @ weights
     top = scores.max(1)
     log_sums = top + np.log(np.exp(scores - top[:, None]).sum(1))
@@ -106,7 +107,7 @@ def test_one_step_is_by_the_bound_on_the_curvature():
 @pytest.mark.parametrize("scale", [100, 1000])
 @pytest.mark.parametrize("seed", range(2))
 def test_the_default_steps_are_enough_for_large_features_thanks_to_momentum(scale, seed):
-    """Of which each picture's have this much as the sum of squares; the same steps without momentum stop short."""
+    """Of which each image's have this much as the sum of squares; the same steps without momentum stop short."""
     draw = np.random.default_rng(seed)
     features, Y, variance = draw.normal(size=(25, 40)) + 0.5, np.eye(5)[np.arange(25) % 5], np.ones(40)
     features *= np.sqrt(scale / np.square(features).sum(1).mean())
@@ -158,12 +159,12 @@ def learned(prior, split):
 
 
 @pytest.fixture(scope="module")
-def represented(drawings):
+def embedded(drawings):
     """Of each number of classes and shots, a task, with features as they are after some steps of learning."""
     method = learned("isotropic", drawings)
     with torch.no_grad():
         tasks = {
-            (way, shot): method.represented(Task(**base(double_task(drawings, way=way, shot=shot))))
+            (way, shot): method.embedded(Task(**base(double_task(drawings, way=way, shot=shot))))
             for way, shot in ((3, 2), (5, 1), (5, 5))
         }
     return method, tasks
@@ -174,7 +175,7 @@ def base(task):
         "inputs": task.inputs.float(),
         "support_labels": task.support_labels,
         "way": task.way,
-        "queries": task.queries,
+        "n_query": task.n_query,
     }
 
 
@@ -200,9 +201,9 @@ def relative(scores):
 
 @pytest.mark.parametrize("prior", ["isotropic", "diagonal"])
 @pytest.mark.parametrize(("way", "shot"), [(3, 2), (5, 1), (5, 5)])
-def test_with_the_default_steps_scores_are_those_of_the_most_probable_weights(represented, prior, way, shot):
+def test_with_the_default_steps_scores_are_those_of_the_most_probable_weights(embedded, prior, way, shot):
     """In float32, on features as they are after some steps of learning."""
-    method, task = with_prior(represented[0], prior), represented[1][way, shot]
+    method, task = with_prior(embedded[0], prior), embedded[1][way, shot]
     scores = method.score(task).detach().numpy()
     for episode in range(2):
         support, query, Y = as_arrays(task, episode)
@@ -211,9 +212,9 @@ def test_with_the_default_steps_scores_are_those_of_the_most_probable_weights(re
         np.testing.assert_allclose(relative(scores[episode]), relative(expected), atol=1e-3 * np.ptp(expected))
 
 
-def test_the_mean_of_the_prior_makes_no_difference(represented):
+def test_the_mean_of_the_prior_makes_no_difference(embedded):
     """An independent search with the mean of the training classes' weights comes to the same differences."""
-    method, tasks = represented
+    method, tasks = embedded
     weights = np.column_stack([method.head.weight.detach(), method.head.bias.detach()]).astype(float)
     task, mean = tasks[3, 2], weights.mean(0)
     support, query, Y = as_arrays(task, 0)
@@ -225,19 +226,19 @@ def test_the_mean_of_the_prior_makes_no_difference(represented):
     np.testing.assert_allclose(relative(scores), relative(expected), atol=1e-3 * np.ptp(without))
 
 
-def test_priors_differ(represented):
-    method, tasks = represented
+def test_priors_differ(embedded):
+    method, tasks = embedded
     scores = [with_prior(method, prior).score(tasks[3, 2]) for prior in ("isotropic", "diagonal", "none")]
     for one, other in ((0, 1), (0, 2), (1, 2)):
         assert not torch.allclose(scores[one], scores[other], rtol=1e-2)
 
 
-def test_without_a_prior_the_support_is_learned_all_but_perfectly(represented):
+def test_without_a_prior_the_support_is_learned_all_but_perfectly(embedded):
     """Its objective comes near the lowest one within the default steps, though not all the way."""
-    method, tasks = represented
+    method, tasks = embedded
     for task in tasks.values():
         support_as_queries = replace(
-            task, inputs=torch.cat([task.support, task.support], dim=1), queries=task.support_labels.shape[1]
+            task, inputs=torch.cat([task.support, task.support], dim=1), n_query=task.support_labels.shape[1]
         )
         chances = [
             with_prior(method, prior).score(support_as_queries).softmax(-1).gather(2, task.support_labels[..., None])
@@ -259,8 +260,8 @@ def test_without_a_prior_it_is_plain_logistic_regression(dimensions):
     np.testing.assert_allclose(relative(method.score(task)[0].detach().numpy()), relative(expected), atol=1e-2)
 
 
-def test_fewer_steps_stop_short(represented):
-    method, tasks = represented
+def test_fewer_steps_stop_short(embedded):
+    method, tasks = embedded
     task, distances = tasks[5, 5], []
     support, query, Y = as_arrays(task, 0)
     expected = relative(query @ best_weights(support, Y, method.variance.double().numpy()))

@@ -9,16 +9,18 @@ import torch
 
 from tests.conftest import sampler
 from tpn.cli import main
-from tpn.episodes import Setting, as_task
-from tpn.evaluation.protocol import draw_episodes, evaluate, represent_rows
-from tpn.methods import Dimensions, all_methods, build_method, find_method, register
-from tpn.methods.adaptation import Adapting
+from tpn.episodes.setting import Setting
+from tpn.episodes.task import as_task
+from tpn.evaluation.protocol import draw_episodes, embed_rows, evaluate
+from tpn.methods._adaptation import Adapting
+from tpn.methods._method import Dimensions
+from tpn.methods._registry import all_methods, build_method, find_method, register
+from tpn.runs.folder import load, load_weights
+from tpn.runs.tensors import read_tensors
 from tpn.training import loop
 from tpn.training.loop import draw_task
 from tpn.training.optimiser import build_optimiser
-from tpn.training.run import load, load_weights
 from tpn.training.stopping import Stopped
-from tpn.training.tensors import read_tensors
 
 METHODS = sorted(all_methods())
 pytestmark = pytest.mark.parametrize("name", METHODS)
@@ -50,12 +52,12 @@ def build(name, backbone):
     return builder(name, backbone)
 
 
-def represented_task(method, split, episodes=2, seed=1, **setting):
-    """A represented task in test mode, and its episodes."""
+def embedded_task(method, split, episodes=2, seed=1, **setting):
+    """An embedded task in test mode, and its episodes."""
     method.eval()
     drawn = sampler(split, seed, **setting)
     episodes = [drawn.draw() for _ in range(episodes)]
-    inputs = torch.stack([represent_rows(method, split, episode.pictures) for episode in episodes])
+    inputs = torch.stack([embed_rows(method, split, episode.images) for episode in episodes])
     return as_task(episodes, inputs), episodes
 
 
@@ -80,18 +82,18 @@ def test_its_settings_are_documented_and_can_be_changed(name):
 
 def test_scores_have_a_row_per_query_and_a_column_per_class(name, build, dimensions, drawings):
     method = build(dimensions)
-    task, _ = represented_task(method, drawings, **SETTING)
+    task, _ = embedded_task(method, drawings, **SETTING)
     scores = method.score(task)
     assert scores.shape == (2, 12, 3)
     assert torch.isfinite(scores).all()
 
 
 @pytest.mark.parametrize(("size", "channels"), [(16, 1), (33, 3)])
-def test_it_takes_pictures_of_any_size_and_colour(name, build, size, channels):
+def test_it_takes_images_of_any_size_and_colour(name, build, size, channels):
     from tests.conftest import noise
 
     method = build(Dimensions(channels, size, 3, 2, 5))
-    task, _ = represented_task(method, noise(5, 10, size, channels), **SETTING)
+    task, _ = embedded_task(method, noise(5, 10, size, channels), **SETTING)
     assert method.score(task).shape == (2, 12, 3)
 
 
@@ -114,7 +116,7 @@ def test_relabelling_the_classes_permutes_the_scores(name, build, dimensions, dr
     if not find_method(name).info.equivariant:
         pytest.skip("it does not claim to")
     method = build(dimensions).double()
-    task, _ = represented_task(method.float(), drawings, **SETTING)
+    task, _ = embedded_task(method.float(), drawings, **SETTING)
     method, order = method.double(), torch.tensor([2, 0, 1])
     task = task.with_inputs(task.inputs.double())
     relabelled = replace(task, support_labels=order[task.support_labels])
@@ -123,7 +125,7 @@ def test_relabelling_the_classes_permutes_the_scores(name, build, dimensions, dr
 
 def test_a_batch_of_episodes_scores_as_they_do_one_by_one(name, build, dimensions, drawings):
     method = build(dimensions)
-    task, episodes = represented_task(method, drawings, episodes=3, **SETTING)
+    task, episodes = embedded_task(method, drawings, episodes=3, **SETTING)
     batch = method.score(task)
     for index, episode in enumerate(episodes):
         alone = method.score(as_task([episode], task.inputs[index : index + 1]))
@@ -133,26 +135,26 @@ def test_a_batch_of_episodes_scores_as_they_do_one_by_one(name, build, dimension
 def test_other_queries_matter_just_if_it_is_transductive(name, build, dimensions, drawings):
     method = build(dimensions)
     method.train().start(draw_task(sampler(drawings, **SETTING), 1))
-    task, _ = represented_task(method, drawings, **SETTING)
-    last = task.shots + task.queries
-    kept = torch.cat([task.inputs[:, : task.shots + 5], task.inputs[:, last:]], dim=1)
-    fewer = replace(task, inputs=kept, queries=5)
+    task, _ = embedded_task(method, drawings, **SETTING)
+    last = task.n_support + task.n_query
+    kept = torch.cat([task.inputs[:, : task.n_support + 5], task.inputs[:, last:]], dim=1)
+    fewer = replace(task, inputs=kept, n_query=5)
     same = torch.allclose(method.score(fewer), method.score(task)[:, :5], rtol=1e-4, atol=1e-5)
     assert same == (find_method(name).info.transduction == "no")
 
 
-def test_unlabelled_pictures_matter_just_if_it_says_so(name, build, dimensions, drawings):
+def test_unlabelled_images_matter_just_if_it_says_so(name, build, dimensions, drawings):
     method = build(dimensions)
     method.train().start(draw_task(sampler(drawings, **SETTING), 1))
-    task, _ = represented_task(method, drawings, **SETTING)
-    without = replace(task, inputs=task.inputs[:, : task.shots + task.queries])
+    task, _ = embedded_task(method, drawings, **SETTING)
+    without = replace(task, inputs=task.inputs[:, : task.n_support + task.n_query])
     same = torch.allclose(method.score(without), method.score(task), rtol=1e-4, atol=1e-5)
     assert same == (find_method(name).info.unlabelled == "ignores")
 
 
 def test_the_answers_are_not_in_what_it_scores(name, build, dimensions, drawings):
     method = build(dimensions)
-    task, episodes = represented_task(method, drawings, **SETTING)
+    task, episodes = embedded_task(method, drawings, **SETTING)
     assert set(vars(task)) == {"inputs", "support_labels", "way", "queries"}
     shuffled = [replace(episode, labels=episode.labels * (episode.role == 0)) for episode in episodes]
     assert torch.equal(method.score(as_task(shuffled, task.inputs)), method.score(task))
@@ -201,8 +203,8 @@ def test_saved_and_loaded_it_scores_the_same(name, backbone, tmp_path, drawings,
     assert loaded.info.name == name
     assert not loaded.training
     load_weights(trained[0], loaded.state_dict(), tmp_path)
-    task, _ = represented_task(trained[0], drawings, **SETTING)
-    again, _ = represented_task(loaded, drawings, **SETTING)
+    task, _ = embedded_task(trained[0], drawings, **SETTING)
+    again, _ = embedded_task(loaded, drawings, **SETTING)
     assert torch.equal(task.inputs, again.inputs)
     assert torch.equal(trained[0].score(task), loaded.score(again))
 
@@ -254,7 +256,7 @@ def test_what_it_makes_is_where_its_inputs_are(name, dimensions, drawings):
     method = build_method(name, find_method(name).Config(), dimensions).to("meta")
     task = draw_task(sampler(drawings, **SETTING), 1)
     task = replace(task, **{key: value.to("meta") for key, value in vars(task).items() if torch.is_tensor(value)})
-    for use in (method.train().learn, lambda task: method.eval().score(method.represented(task))):
+    for use in (method.train().learn, lambda task: method.eval().score(method.embedded(task))):
         try:
             use(task)
         except RuntimeError as failure:

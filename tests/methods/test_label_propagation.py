@@ -33,7 +33,7 @@ def by_hand(method, task, episode, sigma):
 @pytest.mark.parametrize(("loss_over", "first"), [("support+query", 0), ("query", 6)])
 def test_the_whole_method_follows_the_paper(dimensions, drawings, sigma, expected_sigma, loss_over, first):
     method = build(dimensions, sigma=sigma, loss_over=loss_over)
-    task = double_task(drawings, unlabelled=1, distractors=1)  # 22 pictures: an odd number of pairs
+    task = double_task(drawings, unlabelled=1, distractors=1)  # 22 images: an odd number of pairs
     F = np.stack([by_hand(method, task, episode, expected_sigma) for episode in range(2)])
     loss, scores = method.loss(task)
     np.testing.assert_allclose(scores.detach(), F[:, 6:18], rtol=1e-7, atol=1e-12)
@@ -43,7 +43,7 @@ def test_the_whole_method_follows_the_paper(dimensions, drawings, sigma, expecte
 
 def test_the_median_heuristic_takes_away_the_size_of_features_and_a_number_does_not(dimensions, drawings):
     method = build(dimensions, sigma="median")
-    task = method.represented(double_task(drawings))
+    task = method.embedded(double_task(drawings))
     larger = task.with_inputs(3 * task.inputs)
     torch.testing.assert_close(method.score(larger), method.score(task))
     method.config = replace(method.config, sigma=0.3)
@@ -55,11 +55,11 @@ def test_it_is_tpn_without_length_scales(dimensions, drawings):
     tpn.backbone.load_state_dict(method.backbone.state_dict())
     task = double_task(drawings)
     tpn.start(task)
-    scores = method.score(method.represented(task))
-    assert not torch.allclose(tpn.score(tpn.represented(task)), scores, rtol=1e-2)
+    scores = method.score(method.embedded(task))
+    assert not torch.allclose(tpn.score(tpn.embedded(task)), scores, rtol=1e-2)
     torch.nn.init.zeros_(tpn.length_scale.out.weight)
     torch.nn.init.constant_(tpn.length_scale.out.bias, 0.3)
-    torch.testing.assert_close(tpn.score(tpn.represented(task)), scores)
+    torch.testing.assert_close(tpn.score(tpn.embedded(task)), scores)
 
 
 @pytest.mark.parametrize("sigma", [0.3, "median"])
@@ -89,8 +89,8 @@ def test_the_gradient_goes_through_the_median(dimensions, drawings):
     """Scaling all features changes nothing, so the loss has no slope in that direction."""
     method = build(dimensions, sigma="median")
     task = double_task(drawings, episodes=1)
-    features = method.represented(task).inputs.detach().requires_grad_()
+    features = method.embedded(task).inputs.detach().requires_grad_()
     spread = method.propagate(task.with_inputs(features))
-    F.cross_entropy(spread[0, : task.shots], task.support_labels[0]).backward()
+    F.cross_entropy(spread[0, : task.n_support], task.support_labels[0]).backward()
     assert features.grad.norm() > 1e-6
     assert (features.grad * features).sum().abs() < 1e-9 * features.grad.norm() * features.norm()

@@ -10,7 +10,7 @@ from benchmarks.memory import own_memory
 from tests.conftest import noise, sampler
 from tests.methods.reference import classifier, double_task, gradients, start
 from tpn.errors import TPNError
-from tpn.methods import Dimensions
+from tpn.methods._method import Dimensions
 from tpn.methods.maml import MAML, MAMLConfig
 from tpn.training.loop import draw_task
 from tpn.training.optimiser import build_optimiser
@@ -94,7 +94,7 @@ def test_scoring_leaves_the_weights_as_they_are(dimensions, drawings):
     assert all(torch.equal(weight, before[name]) for name, weight in method.network.named_parameters())
 
 
-def test_pictures_are_normalised_once(dimensions, drawings):
+def test_images_are_normalised_once(dimensions, drawings):
     task = double_task(drawings)
     method, plain = build(replace(dimensions, mean=(0.3,), std=(0.5,))), build(dimensions)
     normalised = replace(task, inputs=(task.inputs - 0.3) / 0.5)

@@ -19,8 +19,8 @@ def build(dimensions, kind=MAMLTransduction, **config):
 
 
 def term(weights, support, query):
-    """The mean over all pairs of pictures of W_ij |ŷ_i - ŷ_j|², W without a gradient."""
-    both = [classifier(weights, pictures) for pictures in (support, query)]
+    """The mean over all pairs of images of W_ij |ŷ_i - ŷ_j|², W without a gradient."""
+    both = [classifier(weights, images) for images in (support, query)]
     predictions = torch.cat([scores for scores, _ in both]).softmax(-1)
     features = torch.cat([features for _, features in both]).detach().numpy()
     W = affinity(features, median_distance(features))

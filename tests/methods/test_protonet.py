@@ -30,23 +30,23 @@ def test_the_whole_method_follows_the_paper(method, drawings):
 
 
 def test_float32_loses_few_digits_far_from_the_origin(method, drawings):
-    task = method.represented(double_task(drawings))
+    task = method.embedded(double_task(drawings))
     far = task.with_inputs(task.inputs + 100)
     torch.testing.assert_close(
         method.score(far.with_inputs(far.inputs.float())).double(), method.score(task), rtol=1e-3, atol=1e-3
     )
 
 
-def test_the_mean_of_the_support_counts_and_not_one_of_its_pictures(method, drawings):
-    task = method.represented(double_task(drawings, episodes=1))
+def test_the_mean_of_the_support_counts_and_not_one_of_its_images(method, drawings):
+    task = method.embedded(double_task(drawings, episodes=1))
     scores = method.score(task)
     first = [(task.support_labels[0] == label).nonzero()[0, 0] for label in range(3)]
     nearest = -(task.query[0][:, None] - task.support[0][torch.stack(first)]).square().sum(-1)
     assert not torch.allclose(scores[0], nearest, rtol=1e-2)
 
 
-def test_a_picture_of_the_support_counts_for_its_class_only(method, drawings):
-    task = method.represented(double_task(drawings, episodes=1))
+def test_a_image_of_the_support_counts_for_its_class_only(method, drawings):
+    task = method.embedded(double_task(drawings, episodes=1))
     moved = task.inputs.clone()
     moved[0, 0] += 1
     same = torch.isclose(method.score(task.with_inputs(moved)), method.score(task))[0].all(0)

@@ -1,7 +1,7 @@
 import pytest
 
 from tpn.errors import TPNError
-from tpn.methods import all_methods, find_method
+from tpn.methods._registry import all_methods, find_method
 
 
 def test_methods_are_found_by_name():

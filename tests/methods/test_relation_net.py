@@ -10,8 +10,8 @@ from tpn.errors import TPNError
 from tpn.methods.relation_net import RelationNet
 
 
-def build(dimensions, pictures):
-    """A method whose batch normalisation has seen pictures, and has weights other than one and zero."""
+def build(dimensions, images):
+    """A method whose batch normalisation has seen images, and has weights other than one and zero."""
     torch.manual_seed(0)
     method = RelationNet(RelationNet.Config(), dimensions).double().train()
     for layer in method.modules():
@@ -19,7 +19,7 @@ def build(dimensions, pictures):
             torch.nn.init.uniform_(layer.weight, 0.5, 2)
             torch.nn.init.uniform_(layer.bias, -0.5, 0.5)
     method.relation.out.weight.data *= 20  # relations all over the range, not near a half
-    method.score(method.represented(pictures))
+    method.score(method.embedded(images))
     return method
 
 
@@ -49,7 +49,7 @@ def by_hand(method, task, episode, training, padded=True, together=torch.sum, cl
 def test_the_whole_method_follows_the_paper(dimensions, training, size, map_size, padded):
     task = double_task(noise(5, 10, size))
     method = build(replace(dimensions, image_size=size), task).train(training)
-    assert method.represented(task).inputs.shape[2:] == (64, map_size, map_size)
+    assert method.embedded(task).inputs.shape[2:] == (64, map_size, map_size)
     expected = torch.stack([by_hand(method, task, episode, training, padded) for episode in range(2)])
     loss, scores = method.loss(task)
     torch.testing.assert_close(scores, expected)
@@ -71,7 +71,7 @@ def test_gradients_are_those_of_maps_side_by_side(dimensions, drawings):
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-6, atol=1e-12)
 
 
-def test_on_large_pictures_maps_have_the_size_of_the_paper(dimensions):
+def test_on_large_images_maps_have_the_size_of_the_paper(dimensions):
     method = RelationNet(RelationNet.Config(), replace(dimensions, image_size=84, channels=3))
     assert method.backbone.map_shape == (64, 19, 19)
     assert method.relation.hidden.in_features == 64 * 3 * 3
@@ -81,19 +81,19 @@ def test_on_large_pictures_maps_have_the_size_of_the_paper(dimensions):
 def test_the_maps_of_a_class_are_summed_and_come_first(dimensions, drawings, change):
     task = double_task(drawings, episodes=1)
     method = build(dimensions, task).eval()
-    scores = method.score(method.represented(task))[0]
+    scores = method.score(method.embedded(task))[0]
     assert not torch.allclose(by_hand(method, task, 0, training=False, **change), scores, rtol=1e-2)
 
 
 def test_the_relation_module_matters(dimensions, drawings):
     task = double_task(drawings, episodes=1)
     method = build(dimensions, task).eval()
-    represented = method.represented(task)
-    scores = method.score(represented)
+    embedded = method.embedded(task)
+    scores = method.score(embedded)
     for layer in method.relation.modules():
         if isinstance(layer, torch.nn.Conv2d | torch.nn.Linear):
             layer.reset_parameters()
-    assert not torch.allclose(method.score(represented), scores, rtol=1e-2)
+    assert not torch.allclose(method.score(embedded), scores, rtol=1e-2)
 
 
 @pytest.mark.parametrize(

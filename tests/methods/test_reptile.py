@@ -19,11 +19,11 @@ def build(dimensions, kind=Reptile, **config):
     return kind(kind.Config(**settings), dimensions).double().train()
 
 
-def fit(weights, pictures, labels, batches):
+def fit(weights, images, labels, batches):
     """Adam without momentum on these batches, and the loss and the accuracy of each before its step."""
     seen, squares = [], {name: torch.zeros_like(weight) for name, weight in weights.items()}
     for step, batch in enumerate(batches, start=1):
-        scores = classifier(weights, pictures[batch])[0]
+        scores = classifier(weights, images[batch])[0]
         loss = F.cross_entropy(scores, labels[batch])
         seen.append((loss.item(), (scores.argmax(-1) == labels[batch]).double().mean().item()))
         gradient = dict(zip(weights, torch.autograd.grad(loss, list(weights.values())), strict=True))
@@ -77,8 +77,8 @@ def test_in_testing_each_query_is_classified_with_the_support_only(dimensions, d
     scores = method.score(task)
     for episode in range(2):
         weights = fit_to_support(method, task, episode)
-        for query, picture in enumerate(task.query[episode]):
-            with_support = torch.cat([task.support[episode], picture[None]])
+        for query, image in enumerate(task.query[episode]):
+            with_support = torch.cat([task.support[episode], image[None]])
             expected = classifier(weights, with_support)[0][-1].detach()
             torch.testing.assert_close(scores[episode, query], expected, rtol=1e-6, atol=1e-7)
 
@@ -108,7 +108,7 @@ def test_steps_on_the_support_matter(kind, dimensions, drawings):
 def test_more_queries_than_are_classified_at_once_score_the_same(dimensions, drawings, monkeypatch):
     method, task = build(dimensions).eval(), double_task(drawings)
     at_once = method.score(task)
-    monkeypatch.setattr("tpn.methods.reptile.PICTURES_AT_ONCE", 35)
+    monkeypatch.setattr("tpn.methods.reptile.IMAGES_AT_ONCE", 35)
     torch.testing.assert_close(method.score(task), at_once)
 
 
@@ -121,11 +121,11 @@ def test_scoring_changes_neither_the_weights_nor_what_is_drawn_next(dimensions, 
     assert torch.equal(method.score(task), first)
 
 
-def test_batches_hold_every_picture_before_any_comes_again():
+def test_batches_hold_every_image_before_any_comes_again():
     batches = mini_batches(6, steps=5, size=4)
     assert batches.shape == (5, 4)
     rounds = batches.flatten().split(6)
-    assert [len(set(pictures.tolist())) for pictures in rounds] == [6, 6, 6, 2]
+    assert [len(set(images.tolist())) for images in rounds] == [6, 6, 6, 2]
     assert mini_batches(6, steps=2, size=15).sort().values.tolist() == [[0, 1, 2, 3, 4, 5]] * 2
     assert mini_batches(6, steps=0, size=4).shape == (0, 4)
 

@@ -14,7 +14,7 @@ def build(dimensions, **config):
     torch.manual_seed(0)
     settings = {"backbone": "conv4-32", "embedding": 8, "filters": 6, **config}
     method = SNAIL(SNAILConfig(**settings), dimensions).double().train()
-    with torch.no_grad():  # so that places and pictures tell well apart
+    with torch.no_grad():  # so that places and images tell well apart
         for layer in method.layers:
             for weight in layer.parameters():
                 weight.mul_(2)
@@ -27,10 +27,10 @@ def method(dimensions):
 
 
 def embedded(method, split, **setting):
-    """A task of embedded pictures, in test mode."""
+    """A task of embedded images, in test mode."""
     method.eval()
     with torch.no_grad():
-        return method.represented(double_task(split, **setting))
+        return method.embedded(double_task(split, **setting))
 
 
 def numbers(layer):
@@ -125,11 +125,11 @@ def test_dilations_double_until_the_query_sees_the_whole_support(dimensions, way
 
 
 @pytest.mark.parametrize("attention", [True, False])
-def test_every_picture_of_the_support_matters(dimensions, drawings, attention):
+def test_every_image_of_the_support_matters(dimensions, drawings, attention):
     method = build(dimensions, attention=attention)
     task = embedded(method, drawings, episodes=1)
     scores = method.score(task)
-    for place in range(task.shots):
+    for place in range(task.n_support):
         moved = task.inputs.clone()
         moved[0, place] += 1
         assert not torch.allclose(method.score(task.with_inputs(moved)), scores, rtol=1e-6, atol=0)
@@ -160,13 +160,13 @@ def test_nothing_looks_ahead(method, drawings, changed):
 def test_queries_do_not_see_each_other(method, drawings):
     task = embedded(method, drawings)
     moved = task.inputs.clone()
-    moved[:, task.shots + 1 :] += 1
+    moved[:, task.n_support + 1 :] += 1
     scores, after = method.score(task), method.score(task.with_inputs(moved))
     torch.testing.assert_close(after[:, 0], scores[:, 0], rtol=1e-12, atol=1e-12)
     assert not torch.isclose(after[:, 1:], scores[:, 1:]).all(-1).any()
 
 
-def test_unlabelled_pictures_are_no_part_of_the_sequence(method, drawings):
+def test_unlabelled_images_are_no_part_of_the_sequence(method, drawings):
     task = embedded(method, drawings, unlabelled=2)
     np.testing.assert_allclose(method.score(task).detach(), all_by_hand(method, task), rtol=1e-9, atol=1e-12)
 
@@ -184,8 +184,8 @@ def shuffled(task, seed):
     torch.manual_seed(seed)
     inputs, labels = task.inputs.clone(), task.support_labels.clone()
     for episode in range(len(inputs)):
-        order = torch.randperm(task.shots)
-        inputs[episode, : task.shots] = task.inputs[episode, order]
+        order = torch.randperm(task.n_support)
+        inputs[episode, : task.n_support] = task.inputs[episode, order]
         labels[episode] = task.support_labels[episode, order]
     return replace(task.with_inputs(inputs), support_labels=labels)
 
@@ -193,12 +193,12 @@ def shuffled(task, seed):
 def test_in_training_the_order_of_the_support_is_torchs_to_deal(method, drawings):
     task = double_task(drawings, unlabelled=1)
     with torch.no_grad():
-        represented = method.represented(task)
+        embedded = method.embedded(task)
     losses = []
     for seed in (3, 4, 3):
         torch.manual_seed(seed)
         loss, scores = method.loss(task)
-        expected = all_by_hand(method, shuffled(represented, seed))
+        expected = all_by_hand(method, shuffled(embedded, seed))
         np.testing.assert_allclose(scores.detach(), expected, rtol=1e-8, atol=1e-10)
         assert loss.item() == pytest.approx(cross_entropy(expected.reshape(24, 3), task.query_labels.flatten()))
         losses.append(loss.item())
@@ -215,12 +215,12 @@ def test_in_scoring_the_order_of_the_support_is_as_given(method, drawings):
     assert not torch.allclose(method.score(shuffled(task, 0)), scores, rtol=1e-2)
 
 
-def test_the_gradient_goes_back_to_the_pictures_of_the_support_and_to_the_query(method, drawings):
+def test_the_gradient_goes_back_to_the_images_of_the_support_and_to_the_query(method, drawings):
     task = double_task(drawings, unlabelled=1)
     inputs = task.inputs.clone().requires_grad_()
     method.eval()
     method.loss(replace(task, inputs=inputs))[0].backward()
-    known = task.shots + task.queries
+    known = task.n_support + task.n_query
     assert (inputs.grad.abs().amax((2, 3, 4))[:, :known] > 0).all()
     assert (inputs.grad[:, known:] == 0).all()
 

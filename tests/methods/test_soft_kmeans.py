@@ -27,9 +27,9 @@ def build(kind, dimensions, **config):
 
 
 def soft_task(method, split):
-    """Represented episodes whose pictures are so near to each other that each belongs to all classes a little."""
+    """Embedded episodes whose images are so near to each other that each belongs to all classes a little."""
     task = double_task(split, unlabelled=3, distractors=1)
-    return task.with_inputs(method.represented(task).inputs.detach() * 0.15)
+    return task.with_inputs(method.embedded(task).inputs.detach() * 0.15)
 
 
 def class_shares(method, node, centres, unlabelled):
@@ -97,16 +97,16 @@ def test_prototypes_are_refined_as_in_the_paper(kind, refinements, dimensions, d
 def test_the_loss_is_the_cross_entropy_of_the_queries(kind, dimensions, drawings):
     method = build(kind, dimensions)
     task = double_task(drawings, unlabelled=3, distractors=1)
-    represented = method.represented(task)
-    represented = represented.with_inputs(represented.inputs.detach())
-    expected = np.stack([by_hand(method, represented, episode, 1) for episode in range(2)])
+    embedded = method.embedded(task)
+    embedded = embedded.with_inputs(embedded.inputs.detach())
+    expected = np.stack([by_hand(method, embedded, episode, 1) for episode in range(2)])
     loss, scores = method.loss(task)
     np.testing.assert_allclose(scores.detach(), expected, rtol=1e-6)
     assert loss.item() == pytest.approx(cross_entropy(expected.reshape(24, 3), task.query_labels.flatten()))
 
 
 @EVERY
-def test_without_refinement_or_without_unlabelled_pictures_it_is_a_prototypical_network(kind, dimensions, drawings):
+def test_without_refinement_or_without_unlabelled_images_it_is_a_prototypical_network(kind, dimensions, drawings):
     method, protonet = build(kind, dimensions), build(ProtoNet, dimensions)
     task = soft_task(method, drawings)
     alone = task.with_inputs(task.inputs[:, :18])
@@ -135,8 +135,8 @@ def test_the_radius_starts_where_the_cluster_is_as_near_as_a_class(dimensions, d
     method = build(SoftKMeansCluster, dimensions)
     task = double_task(drawings, unlabelled=8, distractors=2)
     method.start(task)
-    represented = method.represented(task)
-    share = method.shares(represented.unlabelled, ProtoNet.prototypes(method, represented)).sum(-1)
+    embedded = method.embedded(task)
+    share = method.shares(embedded.unlabelled, ProtoNet.prototypes(method, embedded)).sum(-1)
     assert 0.2 < (share > 0.5).double().mean() < 0.8
     method.learn(task)
     assert method.log_radius.grad.abs() > 1e-4

@@ -34,8 +34,8 @@ def norm_names(network):
     return [name for name, part in network.named_modules() if isinstance(part, nn.BatchNorm2d)]
 
 
-def look(network, pictures, films=None):
-    """The features of pictures, layer by layer; what comes out of each batch normalisation is scaled and shifted."""
+def look(network, images, films=None):
+    """The features of images, layer by layer; what comes out of each batch normalisation is scaled and shifted."""
 
     def normalised(name, maps, padding=1):
         part = network.get_submodule(name)
@@ -51,7 +51,7 @@ def look(network, pictures, films=None):
         scale, shift = films[f"{name}.norm"]
         return maps * scale[:, None, None] + shift[:, None, None]
 
-    maps = pictures
+    maps = images
     for index in range(4):
         block = f"blocks.{index}"
         if "blocks.0.norm" in norm_names(network):
@@ -92,19 +92,19 @@ def task_mean(method, first, labels):
 def by_hand(method, task):
     """The scores of the queries, and what the first look at the support showed."""
     scores, firsts = [], []
-    for pictures, labels in zip(task.inputs, task.support_labels, strict=True):
+    for images, labels in zip(task.inputs, task.support_labels, strict=True):
         shots = len(labels)
         if method.config.conditioning:
-            first = look(method.backbone, pictures[:shots])
+            first = look(method.backbone, images[:shots])
             of_task = task_mean(method, first, labels)
             names = norm_names(method.backbone)
             films = {name: film(part, of_task) for name, part in zip(names, method.conditions, strict=True)}
-            features = look(method.backbone, pictures, films)
+            features = look(method.backbone, images, films)
         else:
-            features = look(method.backbone, pictures)
+            features = look(method.backbone, images)
             first = features[:shots]
         centres = of_each_class(features[:shots], labels)
-        queries = features[shots : shots + task.queries]
+        queries = features[shots : shots + task.n_query]
         distances = (queries[:, None] - centres).square().sum(-1)
         scores.append(-method.log_scale.exp() * distances)
         firsts.append(first)
@@ -112,7 +112,7 @@ def by_hand(method, task):
 
 
 def cross_entropy(scores, labels):
-    """The mean over all pictures."""
+    """The mean over all images."""
     rows = scores.flatten(0, 1)
     chosen = torch.stack([row[label] for row, label in zip(rows, labels.flatten(), strict=True)])
     return (rows.exp().sum(1).log() - chosen).mean()
@@ -126,7 +126,7 @@ def test_the_task_scales_and_shifts_what_each_normalisation_gives(dimensions, dr
     expected, _ = by_hand(method, task)
     scores = method.score(task)
     torch.testing.assert_close(scores, expected, rtol=1e-7, atol=1e-9)
-    plain = [look(method.backbone, pictures) for pictures in task.inputs]
+    plain = [look(method.backbone, images) for images in task.inputs]
     unconditioned = method.compare(task.with_inputs(torch.stack(plain)))
     assert not torch.allclose(scores, unconditioned, rtol=0.1)
 
@@ -176,13 +176,13 @@ def test_at_the_start_conditioning_changes_nothing_in_testing(dimensions, drawin
 def test_the_task_is_known_by_its_support_alone_in_testing(dimensions, drawings):
     method, task = build(dimensions, training=False, sizes=0.5), double_task(drawings)
     with torch.no_grad():
-        features = method.embed(task)[0]
+        features = method.embed_task(task)[0]
         other_queries, other_support = task.inputs.clone(), task.inputs.clone()
-        other_queries[:, task.shots + 1 :] = torch.rand_like(task.query[:, 1:])
+        other_queries[:, task.n_support + 1 :] = torch.rand_like(task.query[:, 1:])
         other_support[:, 0] = torch.rand_like(task.support[:, 0])
-        same = method.embed(task.with_inputs(other_queries))[0]
-        other = method.embed(task.with_inputs(other_support))[0]
-    last = task.shots + 1
+        same = method.embed_task(task.with_inputs(other_queries))[0]
+        other = method.embed_task(task.with_inputs(other_support))[0]
+    last = task.n_support + 1
     torch.testing.assert_close(same.inputs[:, :last], features.inputs[:, :last], rtol=1e-10, atol=1e-12)
     assert not torch.allclose(other.query, features.query, rtol=1e-2)
 

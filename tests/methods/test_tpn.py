@@ -6,7 +6,7 @@ import torch
 
 from tests.conftest import sampler
 from tests.propagation import reference
-from tpn.episodes import as_task
+from tpn.episodes.task import as_task
 from tpn.errors import TPNError
 from tpn.methods.tpn import TPN, TPNConfig
 from tpn.training.loop import draw_task
@@ -26,7 +26,7 @@ def by_hand(method, task, k, alpha):
         features, sigma = maps.flatten(1).double().numpy(), method.length_scale(maps).double().numpy()
     S = reference.normalise(reference.connect(reference.affinity(features, sigma), k))
     Y = np.zeros((len(S), task.way))
-    Y[np.arange(task.shots), task.support_labels[0]] = 1
+    Y[np.arange(task.n_support), task.support_labels[0]] = 1
     return reference.closed_form(S, Y, alpha)
 
 
@@ -50,9 +50,9 @@ def test_length_scales_matter(dimensions, drawings):
     maps = method.backbone(task.inputs[0])
     sigma = method.length_scale(maps)
     assert sigma.std() > 0
-    torch.testing.assert_close(method.represent(task.inputs[0]) * sigma[:, None], maps.flatten(1))
+    torch.testing.assert_close(method.embed(task.inputs[0]) * sigma[:, None], maps.flatten(1))
     one_for_all = task.with_inputs((maps.flatten(1) / sigma.mean())[None])
-    assert not torch.allclose(method.score(method.represented(task)), method.score(one_for_all), rtol=1e-2)
+    assert not torch.allclose(method.score(method.embedded(task)), method.score(one_for_all), rtol=1e-2)
 
 
 def test_the_start_from_data_connects_neighbours_and_the_plain_one_does_not(dimensions, drawings):
@@ -60,7 +60,7 @@ def test_the_start_from_data_connects_neighbours_and_the_plain_one_does_not(dime
         method = build(dimensions, initial_scale=initial_scale).train()
         task = draw_task(sampler(drawings, way=3, shot=5, query=15), 1)
         method.start(task)
-        W = method.graph(method.represented(task))[0]
+        W = method.graph(method.embedded(task))[0]
         return W.topk(20).values[:, 1:].median().item()
 
     assert 0.2 < typical_weight("from-data") < 0.6
@@ -71,11 +71,11 @@ def test_many_iterations_score_as_the_closed_form_and_few_do_not(dimensions, dra
     method = build(dimensions, alpha=0.8).train()
     task = draw_task(sampler(drawings, **SETTING), 1)
     method.start(task)
-    represented = method.represented(task)
-    closed = method.score(represented)
+    embedded = method.embedded(task)
+    closed = method.score(embedded)
     for steps, equal in ((200, True), (1, False)):
         method.config = replace(method.config, solver="iterative", steps=steps)
-        assert torch.allclose(method.score(represented), closed, rtol=1e-3, atol=1e-4) == equal
+        assert torch.allclose(method.score(embedded), closed, rtol=1e-3, atol=1e-4) == equal
 
 
 def test_alpha_can_be_learned_inside_its_bounds(dimensions, drawings):
@@ -93,21 +93,21 @@ def test_alpha_can_be_learned_inside_its_bounds(dimensions, drawings):
 
 def test_fewer_neighbours_and_mutual_ones_make_another_graph(dimensions, drawings):
     method = build(dimensions, k=4).eval()
-    task = method.represented(draw_task(sampler(drawings, **SETTING), 1))
+    task = method.embedded(draw_task(sampler(drawings, **SETTING), 1))
     edges = (method.graph(task) > 0).sum().item()
     method.config = replace(method.config, mutual=True)
     assert (method.graph(task) > 0).sum().item() < edges
 
 
-def test_unlabelled_pictures_take_part_in_the_propagation(dimensions, drawings):
+def test_unlabelled_images_take_part_in_the_propagation(dimensions, drawings):
     method = build(dimensions).train()
     drawn = sampler(drawings, unlabelled=4, **SETTING)
     method.start(draw_task(drawn, 1))
     method.eval()
     episode = drawn.draw()
-    inputs = method.represent(drawings.load(episode.pictures))[None]
+    inputs = method.embed(drawings.load(episode.images))[None]
     known = episode.role != 2
-    without = replace(episode, pictures=episode.pictures[known], labels=episode.labels[known], role=episode.role[known])
+    without = replace(episode, images=episode.images[known], labels=episode.labels[known], role=episode.role[known])
     with_them, alone = method.score(as_task([episode], inputs)), method.score(as_task([without], inputs[:, known]))
     assert with_them.shape == alone.shape
     assert not torch.allclose(with_them, alone)

@@ -6,7 +6,7 @@ import torch
 
 from tests.methods.reference import double_task
 from tests.propagation import reference
-from tpn.episodes import Task
+from tpn.episodes.task import Task
 from tpn.errors import TPNError
 from tpn.methods.tpn import TPN
 from tpn.methods.tpn_semi import TPNSemi
@@ -16,17 +16,17 @@ UNLABELLED = {"unlabelled": 2, "distractors": 1}
 
 
 def build(dimensions, task, kind=TPNSemi, **config):
-    """A method that has seen some pictures, in test mode."""
+    """A method that has seen some images, in test mode."""
     torch.manual_seed(0)
     method = kind(kind.Config(**GRAPH, **config), dimensions).double().train()
     for _ in range(10):
-        method.represented(task)
+        method.embedded(task)
     method.start(task)
     return method.eval()
 
 
 def by_hand(method, task, episode, query):
-    """F* of the graph of support, one query and the unlabelled pictures, in this order."""
+    """F* of the graph of support, one query and the unlabelled images, in this order."""
     nodes = [*range(6), 6 + query, *range(18, task.inputs.shape[1])]
     with torch.no_grad():
         maps = method.backbone(task.inputs[episode, nodes])
@@ -44,7 +44,7 @@ def test_each_query_has_a_graph_of_its_own(dimensions, drawings, loss_over, firs
     F = np.array([[by_hand(method, task, episode, query) for query in range(12)] for episode in range(2)])
     loss, scores = method.loss(task)
     np.testing.assert_allclose(scores.detach(), F[:, :, 6], rtol=1e-6, atol=1e-12)
-    torch.testing.assert_close(method.score(method.represented(task)), scores)
+    torch.testing.assert_close(method.score(method.embedded(task)), scores)
     of_support = np.mean([reference.loss(F[e, q, :6], task.support_labels[e]) for e in range(2) for q in range(12)])
     of_queries = np.mean([reference.loss(F[e, :, 6], task.query_labels[e]) for e in range(2)])
     expected = (6 * of_support + 12 * of_queries) / 18 if first == 0 else of_queries
@@ -56,47 +56,47 @@ def test_each_query_is_scored_as_by_tpn_when_it_is_the_only_one(dimensions, draw
     method = build(dimensions, task)
     tpn = build(dimensions, task, TPN)
     tpn.load_state_dict(method.state_dict())
-    scores = method.score(method.represented(task))
+    scores = method.score(method.embedded(task))
     for query in range(12):
-        pictures = torch.cat([task.support, task.query[:, query : query + 1], task.unlabelled], dim=1)
-        alone = Task(pictures, task.support_labels, way=3, queries=1)
-        torch.testing.assert_close(scores[:, query], tpn.score(tpn.represented(alone))[:, 0])
-    assert not torch.allclose(scores, tpn.score(tpn.represented(task)), rtol=1e-2)
+        images = torch.cat([task.support, task.query[:, query : query + 1], task.unlabelled], dim=1)
+        alone = Task(images, task.support_labels, way=3, n_query=1)
+        torch.testing.assert_close(scores[:, query], tpn.score(tpn.embedded(alone))[:, 0])
+    assert not torch.allclose(scores, tpn.score(tpn.embedded(task)), rtol=1e-2)
 
 
-def test_unlabelled_pictures_matter_and_other_queries_do_not(dimensions, drawings):
+def test_unlabelled_images_matter_and_other_queries_do_not(dimensions, drawings):
     task = double_task(drawings, **UNLABELLED)
     method = build(dimensions, task)
-    represented = method.represented(task)
-    scores = method.score(represented)
-    without = represented.with_inputs(represented.inputs[:, :18])
+    embedded = method.embedded(task)
+    scores = method.score(embedded)
+    without = embedded.with_inputs(embedded.inputs[:, :18])
     assert not torch.allclose(method.score(without), scores, rtol=1e-2)
-    others = represented.inputs.clone()
+    others = embedded.inputs.clone()
     others[:, 7:18] = others[:, 7:18].flip(1) + 0.1
-    torch.testing.assert_close(method.score(represented.with_inputs(others))[:, 0], scores[:, 0])
+    torch.testing.assert_close(method.score(embedded.with_inputs(others))[:, 0], scores[:, 0])
 
 
 def test_length_scales_matter(dimensions, drawings):
     task = double_task(drawings, **UNLABELLED)
     method = build(dimensions, task)
     method.length_scale.out.weight.data *= 20  # it starts with small ones
-    scores = method.score(method.represented(task))
+    scores = method.score(method.embedded(task))
     torch.nn.init.zeros_(method.length_scale.out.weight)
-    assert not torch.allclose(method.score(method.represented(task)), scores, rtol=1e-2)
+    assert not torch.allclose(method.score(method.embedded(task)), scores, rtol=1e-2)
 
 
 def test_the_iterative_solver_and_mutual_neighbours_are_used_here_too(dimensions, drawings):
     task = double_task(drawings, **UNLABELLED)
     method = build(dimensions, task)
-    represented = method.represented(task)
-    closed = method.score(represented)
+    embedded = method.embedded(task)
+    closed = method.score(embedded)
     for changes, equal in (
         ({"solver": "iterative", "steps": 500}, True),
         ({"solver": "iterative", "steps": 1}, False),
         ({"mutual": True}, False),
     ):
         method.config = replace(method.config, **{"solver": "closed", "mutual": False, **changes})
-        assert torch.allclose(method.score(represented), closed, rtol=1e-6) == equal
+        assert torch.allclose(method.score(embedded), closed, rtol=1e-6) == equal
 
 
 @pytest.mark.parametrize(

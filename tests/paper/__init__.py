@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tpn.episodes import Setting
-from tpn.images import Images
+from tpn.episodes.setting import Setting
+from tpn.images.split import Images
 from tpn.paper.budget import Budget
 from tpn.paper.job import Computing, Job
 from tpn.paper.plan import Plan, plan
@@ -34,7 +34,7 @@ def table() -> Experiment:
 
 
 def semi_supervised() -> Experiment:
-    """Two systems over several divisions into labelled and unlabelled pictures."""
+    """Two systems over several divisions into labelled and unlabelled images."""
     episode = Setting(2, 1, 2, unlabelled=2)
     cells = [
         Cell(row, "1-shot", Training(method, episode), Test(episode), Published(50.0, 0.5), of_splits=True)

@@ -8,17 +8,17 @@ from dataclasses import replace
 import pytest
 
 from tests.paper import BUDGET, do, planned, semi_supervised, table, tiny
-from tpn.episodes import Setting
+from tpn.episodes.setting import Setting
 from tpn.errors import TPNError
 from tpn.evaluation.protocol import draw_episodes, evaluate
-from tpn.images import open_images
+from tpn.images.opening import open_images
 from tpn.paper import recipe
 from tpn.paper.budget import BUDGETS
 from tpn.paper.experiments import EXPERIMENTS
 from tpn.paper.job import Job, finished, read_result
 from tpn.paper.plan import name_of
 from tpn.paper.worker import perform, perform_logged
-from tpn.training.run import load
+from tpn.runs.folder import load
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def test_names_tell_trainings_apart_and_nothing_else(images, tmp_path):
             "channels": 3,
             "mean": (0.5, 0.5, 0.5),
             "train_classes": 7,
-            "pictures": "other",
+            "data_digest": "other",
             "class_seed": 1,
             "seed": 1,
             "init_weights": "some",
@@ -133,7 +133,7 @@ def test_the_result_is_that_of_the_trained_method(done, images):
     assert result["config"]["data"] == "quickdraw"
 
 
-def test_results_do_not_tell_where_the_pictures_lie(done):
+def test_results_do_not_tell_where_the_images_lie(done):
     assert done.out not in done.result_file.read_text()
 
 
@@ -227,9 +227,9 @@ def test_a_failure_is_told_and_logged_not_raised(done, tmp_path):
     assert "holds files and is not a run folder" in perform_logged(job.to_json())["failure"]
 
 
-def test_pictures_that_have_changed_since_are_refused(done, tmp_path):
-    job = replace(done, config=replace(done.config, pictures="other"))
-    assert "pictures of quickdraw have changed" in perform_logged(replace(job, out=str(tmp_path)).to_json())["failure"]
+def test_images_that_have_changed_since_are_refused(done, tmp_path):
+    job = replace(done, config=replace(done.config, data_digest="other"))
+    assert "images of quickdraw have changed" in perform_logged(replace(job, out=str(tmp_path)).to_json())["failure"]
     assert not (tmp_path / "runs").exists()
 
 

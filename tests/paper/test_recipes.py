@@ -5,9 +5,9 @@ from dataclasses import asdict, fields, replace
 import pytest
 
 from tpn.cli import main
-from tpn.episodes import Setting
+from tpn.episodes.setting import Setting
 from tpn.errors import TPNError
-from tpn.methods import find_method
+from tpn.methods._registry import find_method
 from tpn.paper import published, recipe
 from tpn.paper.budget import BUDGETS, Budget
 from tpn.paper.experiments import EXPERIMENTS, find_experiment, select

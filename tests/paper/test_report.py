@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.paper import BUDGET, do, planned, semi_supervised, table
-from tpn.images import open_images
+from tpn.images.opening import open_images
 from tpn.paper.budget import BUDGETS
 from tpn.paper.experiments import EXPERIMENTS, select
 from tpn.paper.report import Report, write_report
@@ -47,7 +47,7 @@ def report_on(experiment, images, out, /, **changes):
 
 
 def miniimagenet(images):
-    """The same pictures under another name."""
+    """The same images under another name."""
     renamed = copy.copy(images)
     renamed.spec = "mini-imagenet:/data/mini"
     return renamed
@@ -343,8 +343,8 @@ def test_every_experiment_has_a_report_before_anything_is_done(images, tmp_path,
 
 def test_a_figure_is_drawn_with_the_published_points_on_the_same_data_only(images, out, tmp_path):
     experiment = replace(table(), figure="ways", cells=tuple(replace(c, column=c.column[0]) for c in table().cells))
-    for pictures, beside in ((images, False), (miniimagenet(images), True)):
-        text, markdown, _, page = read(report_on(experiment, images, out, images=pictures), tmp_path)
+    for shown, beside in ((images, False), (miniimagenet(images), True)):
+        text, markdown, _, page = read(report_on(experiment, images, out, images=shown), tmp_path)
         assert ("<!-- TPN, paper -->" in text) == beside
         assert "<!-- TPN -->" in text
         assert "-figure.png)" in markdown

@@ -12,13 +12,13 @@ import pytest
 
 from tests.paper import BUDGET, do, planned, tiny
 from tpn.cli import main
-from tpn.episodes import Setting
-from tpn.images import open_images
+from tpn.episodes.setting import Setting
+from tpn.images.opening import open_images
 from tpn.paper import recipe
 from tpn.paper.budget import BUDGETS
 from tpn.paper.experiments import EXPERIMENTS, select
 from tpn.paper.job import finished, read_result
-from tpn.paper.running import LocalWorkers, do_jobs
+from tpn.paper.workers import LocalWorkers, do_jobs
 
 QUICK = {"episodes": 4, "test_episodes": 4, "validations": 1, "validation_episodes": 2}
 FLAGS = [part for name, value in QUICK.items() for part in (f"--{name.replace('_', '-')}", str(value))]

@@ -6,8 +6,10 @@ import torch
 from torch.autograd import gradcheck
 
 from tests.propagation import reference
-from tpn.propagation import affinity, connect, label_matrix, mean_squared_distances, normalise, propagate
-from tpn.propagation import propagate_stepwise as stepwise
+from tpn.propagation.affinity import affinity, mean_squared_distances
+from tpn.propagation.graph import connect, normalise
+from tpn.propagation.solvers import label_matrix, propagate
+from tpn.propagation.solvers import propagate_stepwise as stepwise
 
 PRECISIONS = [(torch.float64, 1e-9), (torch.float32, 1e-4)]
 

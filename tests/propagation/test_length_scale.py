@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from tpn.propagation import LengthScale, affinity, typical_scale
+from tpn.propagation.affinity import affinity
+from tpn.propagation.length_scale import LengthScale, typical_scale
 
 
 @pytest.mark.parametrize(("size", "hidden"), [(1, 1), (2, 1), (3, 1), (5, 4), (10, 9), (21, 36)])
@@ -33,7 +34,7 @@ def test_at_the_typical_scale_neighbours_have_weights_near_one_over_e():
     assert abs(float(neighbours.median()) - np.exp(-1)) < 0.02
 
 
-def test_the_typical_scale_of_identical_or_lonely_pictures_is_positive():
+def test_the_typical_scale_of_identical_or_lonely_images_is_positive():
     assert typical_scale(torch.ones(10, 4), k=5) > 0
     assert typical_scale(torch.ones(1, 4), k=20) > 0
     assert typical_scale(torch.ones(10, 4), k=1) > 0

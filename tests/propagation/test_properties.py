@@ -6,7 +6,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tpn.propagation import affinity, connect, label_matrix, normalise, propagate, propagate_stepwise, scale
+from tpn.propagation.affinity import affinity, scale
+from tpn.propagation.graph import connect, normalise
+from tpn.propagation.solvers import label_matrix, propagate, propagate_stepwise
 
 SEEDS = st.integers(0, 10_000)
 
@@ -114,7 +116,7 @@ def test_scaling_keeps_the_sign_of_a_tiny_length_scale():
 
 @pytest.mark.parametrize("alpha", [0.5, 0.99, 0.999])
 @pytest.mark.parametrize("k", [1, 5, 1000])
-def test_identical_pictures(k, alpha):
+def test_identical_images(k, alpha):
     F = finite(torch.ones(50, 64), torch.ones(50), k, alpha)
     assert (F >= -1e-3).all()
 

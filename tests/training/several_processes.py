@@ -22,13 +22,17 @@ import torch.distributed as dist
 import torch.utils.tensorboard
 
 import tpn.cli.train
-from tpn.episodes import Draws, MiniBatches, Sampler, Setting
-from tpn.images import open_images
-from tpn.methods import Dimensions, build_method, find_method
+from tpn.episodes.episode_sampler import EpisodeSampler
+from tpn.episodes.mini_batches import MiniBatches
+from tpn.episodes.sampler import Draws
+from tpn.episodes.setting import Setting
+from tpn.images.opening import open_images
+from tpn.methods._method import Dimensions
+from tpn.methods._registry import build_method, find_method
 from tpn.training import loop
-from tpn.training.machine import CPU, Machine
+from tpn.training.device import CPU, Machine
+from tpn.training.distributed import Part, Processes, find_processes
 from tpn.training.optimiser import build_optimiser
-from tpn.training.processes import Part, Processes, find_processes
 
 COUNT, LONGEST = 2, 60
 SETTING = Setting(way=3, shot=2, query=3)
@@ -100,7 +104,9 @@ def hit_in_step(number: int, kind: int) -> None:
 
 def draws(name: str) -> Draws:
     split = open_images("quickdraw").split("val")
-    return MiniBatches(split, SETTING, 16, seed=0) if name == "classifier-baseline" else Sampler(split, SETTING, 0)
+    return (
+        MiniBatches(split, SETTING, 16, seed=0) if name == "classifier-baseline" else EpisodeSampler(split, SETTING, 0)
+    )
 
 
 def learn_once(name: str, processes: Processes) -> dict[str, object]:
@@ -114,7 +120,7 @@ def learn_once(name: str, processes: Processes) -> dict[str, object]:
         "gradients": {name: parameter.grad for name, parameter in method.named_parameters()},
         "buffers": dict(method.named_buffers()),
         "figures": (learned.loss, learned.accuracy),
-        "pictures": task.inputs,
+        "images": task.inputs,
         "names": list(method.state_dict()),
     }
 

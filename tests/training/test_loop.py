@@ -9,12 +9,11 @@ from benchmarks.memory import own_memory
 from tests.conftest import sampler
 from tpn.cli import main
 from tpn.errors import TPNError
-from tpn.methods import Dimensions
-from tpn.methods.method import Learned
+from tpn.methods._method import Dimensions, Learned
 from tpn.methods.tpn import TPN, TPNConfig
+from tpn.runs.folder import Run
 from tpn.training.checkpoint import State
 from tpn.training.loop import draw_task, learning_rate, on_plateau, step, validation_due
-from tpn.training.run import Run
 
 TINY = ["--way", "3", "--shot", "1", "--query", "3", "--validation-episodes", "4"]
 
@@ -106,11 +105,11 @@ def test_memory_does_not_grow_with_time(drawings):
     assert taken[1] - taken[0] < 20e3
 
 
-def test_drawing_a_task_gives_the_pictures_of_its_episodes(drawings):
+def test_drawing_a_task_gives_the_images_of_its_episodes(drawings):
     first, again = sampler(drawings, seed=5), sampler(drawings, seed=5)
     task = draw_task(first, 2)
     for inputs, labels in zip(task.inputs, task.support_labels, strict=True):
         episode = again.draw()
-        assert torch.equal(inputs, drawings.load(episode.pictures))
+        assert torch.equal(inputs, drawings.load(episode.images))
         assert (labels.numpy() == episode.labels[: len(labels)]).all()
         assert inputs.is_contiguous(memory_format=torch.channels_last)

@@ -5,7 +5,9 @@ import torch
 
 from tests.conftest import sampler
 from tpn.errors import TPNError
-from tpn.methods import Config, Dimensions, build_method
+from tpn.methods._config import Config
+from tpn.methods._method import Dimensions
+from tpn.methods._registry import build_method
 from tpn.methods.protonet import ProtoNet
 from tpn.training.checkpoint import State
 from tpn.training.loop import step

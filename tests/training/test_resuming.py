@@ -11,8 +11,8 @@ import torch
 
 from tpn.cli import main
 from tpn.errors import TPNError
-from tpn.training.run import Run
-from tpn.training.tensors import read_tensors
+from tpn.runs.folder import Run
+from tpn.runs.tensors import read_tensors
 
 TINY = ["--way", "3", "--shot", "1", "--query", "3", "--validation-episodes", "4", "--validate-every", "3"]
 TRAINING = ["tpn", *TINY, "--episodes", "40", "--halve-every", "15", "--episodes-per-step", "2", "--seed", "3"]

@@ -3,11 +3,11 @@
 import torch
 
 import tpn
-from tests.images.making import as_files, pictures, write_folder
+from tests.images.making import as_files, make_images, write_folder
 from tpn.cli import main
-from tpn.episodes import Setting
+from tpn.episodes.setting import Setting
 from tpn.evaluation.protocol import draw_episodes, evaluate
-from tpn.training.run import SHIPPED, Run, find_run, load
+from tpn.runs.folder import SHIPPED, Run, find_run, load
 
 NAMES = sorted(folder.name for folder in SHIPPED.iterdir() if folder.is_dir())
 
@@ -30,7 +30,7 @@ def test_they_say_what_they_were_trained_on():
 
 def test_they_are_a_method_ready_to_be_used():
     method = tpn.load("mini-conv4")
-    features = method.represent(torch.rand(2, 3, 84, 84))
+    features = method.embed(torch.rand(2, 3, 84, 84))
     assert features.shape == (2, 1600)
     assert not method.training
     assert tpn.load("mini-conv4", "tpn-semi").info.name == "tpn-semi"
@@ -38,7 +38,7 @@ def test_they_are_a_method_ready_to_be_used():
 
 def test_every_command_that_reads_a_run_takes_them(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    write_folder(tmp_path / "photos", as_files(pictures(3)))
+    write_folder(tmp_path / "photos", as_files(make_images(3)))
     own = ["--data", f"folder:{tmp_path / 'photos'}", "--cache", str(tmp_path / "cache")]
     tiny = ["--way", "2", "--shot", "1", "--query", "2", "--episodes", "2"]
     assert main(["evaluate", "mini-conv4", *own, *tiny]) == 0
@@ -49,7 +49,7 @@ def test_every_command_that_reads_a_run_takes_them(tmp_path, monkeypatch, capsys
     assert not list(tmp_path.glob("mini*"))
 
 
-def test_without_pictures_they_say_where_to_name_them(refused):
+def test_without_images_they_say_where_to_name_them(refused):
     assert "mini-imagenet:PATH" in refused("evaluate", "mini-conv4")
 
 

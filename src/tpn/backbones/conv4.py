@@ -1,7 +1,7 @@
 """Conv-4, the backbone of the paper and of the systems it compares with, and its variants."""
 
-from tpn.backbones.backbone import Backbone, check_size
-from tpn.backbones.blocks import ConvBlock
+from tpn.backbones._backbone import Backbone, check_size
+from tpn.backbones._blocks import ConvBlock
 
 SMALLEST_UNPADDED = 64
 
@@ -21,8 +21,8 @@ class BlockNetwork(Backbone):
 class Conv4(BlockNetwork):
     """Four blocks of 3x3 convolution with 64 filters, batch normalisation, ReLU and 2x2 max-pooling.
 
-    84x84 pictures become 5x5x64 maps. The last pool rounds up, which changes nothing there and keeps 2x2 maps of 28x28
-    pictures.
+    84x84 images become 5x5x64 maps. The last pool rounds up, which changes nothing there and keeps 2x2 maps of 28x28
+    images.
     """
 
     def __init__(self, channels: int, image_size: int, filters: int = 64) -> None:
@@ -39,7 +39,7 @@ class Conv4(BlockNetwork):
 class WideMaps(BlockNetwork):
     """Conv-4 that pools after its first two blocks only: relation networks compare maps.
 
-    84x84 pictures become 19x19x64 maps. Pictures of less than 64x64 pixels are padded in every block, which keeps 7x7
+    84x84 images become 19x19x64 maps. Images of less than 64x64 pixels are padded in every block, which keeps 7x7
     maps of 28x28 ones.
     """
 

@@ -31,7 +31,7 @@ GREY, CONTRAST = 127 / 255, 128 / 255
 class EfficientNetLite0(nn.Module):
     """Tan and Le, "EfficientNet", ICML 2019, in the variant without squeeze-and-excitation and with ReLU6.
 
-    A picture of 224x224 pixels becomes 1,280 features, of which a linear layer told the 1,000 classes of ImageNet
+    An image of 224x224 pixels becomes 1,280 features, of which a linear layer told the 1,000 classes of ImageNet
     apart. Batch normalisation is part of the convolutions: the network is for use, not for training.
     """
 
@@ -52,9 +52,9 @@ class EfficientNetLite0(nn.Module):
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.eval().requires_grad_(False)
 
-    def forward(self, pictures: Float[Tensor, "picture 3 height width"]) -> Float[Tensor, "picture feature"]:
-        """The features of pictures with values of 0 to 1."""
-        prepared = ((pictures - GREY) / CONTRAST).contiguous(memory_format=torch.channels_last)
+    def forward(self, images: Float[Tensor, "image 3 height width"]) -> Float[Tensor, "image feature"]:
+        """The features of images with values of 0 to 1."""
+        prepared = ((images - GREY) / CONTRAST).contiguous(memory_format=torch.channels_last)
         maps = F.relu6(self.head(self.blocks(F.relu6(self.stem(prepared)))))
         return maps.mean((2, 3))
 
@@ -93,8 +93,8 @@ class Convolution(nn.Module):
         self.convolution = nn.Conv2d(channels, filters, size, stride, groups=groups)
 
     def forward(
-        self, maps: Float[Tensor, "picture channel height width"]
-    ) -> Float[Tensor, "picture filter height2 width2"]:
+        self, maps: Float[Tensor, "image channel height width"]
+    ) -> Float[Tensor, "image filter height2 width2"]:
         (size, _), (stride, _) = self.convolution.kernel_size, self.convolution.stride
         if stride == 1:
             return F.conv2d(
@@ -126,8 +126,8 @@ class InvertedResidual(nn.Module):
         self.adds = stride == 1 and channels == filters
 
     def forward(
-        self, maps: Float[Tensor, "picture channel height width"]
-    ) -> Float[Tensor, "picture filter height2 width2"]:
+        self, maps: Float[Tensor, "image channel height width"]
+    ) -> Float[Tensor, "image filter height2 width2"]:
         inner = maps
         for step in self.steps[:-1]:
             inner = F.relu6(step(inner))

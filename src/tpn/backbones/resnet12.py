@@ -1,7 +1,7 @@
 """ResNet-12, the deeper backbone of few-shot learning."""
 
-from tpn.backbones.backbone import Backbone, check_size
-from tpn.backbones.blocks import DropBlock, ResidualBlock, pooled_size
+from tpn.backbones._backbone import Backbone, check_size
+from tpn.backbones._blocks import DropBlock, ResidualBlock, pooled_size
 
 LARGEST_SQUARE = 5
 
@@ -9,8 +9,8 @@ LARGEST_SQUARE = 5
 class ResNet12(Backbone):
     """Four residual blocks of three 3x3 convolutions, batch normalisation, leaky ReLU and 2x2 max-pooling.
 
-    84x84 pictures become maps of 5x5. As in Conv-4, the last pool rounds up, which changes nothing there and keeps 2x2
-    maps of 28x28 pictures. DropBlock, if wanted, comes after the last two blocks, with squares of half a map's size.
+    84x84 images become maps of 5x5. As in Conv-4, the last pool rounds up, which changes nothing there and keeps 2x2
+    maps of 28x28 images. DropBlock, if wanted, comes after the last two blocks, with squares of half a map's size.
     """
 
     def __init__(

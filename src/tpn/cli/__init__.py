@@ -10,8 +10,8 @@ from typing import Any
 from tpn.errors import TPNError, TPNWarning
 
 COMMANDS = {
-    "label": "label the rest of a folder of pictures, from the labels of a few",
-    "predict": "classify single pictures with a trained method",
+    "label": "label the rest of a folder of images, from the labels of a few",
+    "predict": "classify single images with a trained method",
     "train": "train a method by episodes, or continue a training",
     "pretrain": "train a backbone on all training classes, for tpn train --init",
     "splits": "train and test a semi-supervised method on several divisions into labelled and unlabelled",
@@ -20,7 +20,7 @@ COMMANDS = {
     "paper": "run an experiment of the paper, and set the outcome beside the published numbers",
     "plot": "draw a run's learning curve, and an episode",
     "methods": "list the few-shot methods",
-    "data": "look at the pictures, and prepare your own: tpn data --help",
+    "data": "look at the images, and prepare your own: tpn data --help",
 }
 
 HELP = f"""usage: tpn COMMAND [options]
@@ -35,13 +35,13 @@ Try it on the drawings that come with the package:
   tpn evaluate runs/first --shot 1
   tpn plot runs/first
 
-Or on your own pictures:
+Or on your own images:
   tpn label photos --labels few.csv --suggest 20
 
 `tpn COMMAND --help` explains a command and all its options; `tpn --version` tells the version.
 """
 
-NO_MEMORY = "There is not enough memory for this. Choose smaller pictures, smaller episodes or a smaller --backbone."
+NO_MEMORY = "There is not enough memory for this. Choose smaller images, smaller episodes or a smaller --backbone."
 
 
 def share_the_processor() -> None:

@@ -33,7 +33,7 @@ class Compare(TestOptions[AnySetting]):
     json: Flag = False
     """Print one JSON object instead of text."""
     plot: Path | None = None
-    """Draw the accuracies with their intervals to this picture file."""
+    """Draw the accuracies with their intervals to this image file."""
 
     def __post_init__(self) -> None:
         if len(self.runs) < 2:
@@ -43,7 +43,8 @@ class Compare(TestOptions[AnySetting]):
 def main(arguments: list[str]) -> int:
     options = parse_for_runs(Compare, "tpn compare", arguments)
     if options.plot is not None:
-        from tpn.evaluation.plots import check_figure, draw_comparison
+        from tpn.evaluation.plots.comparison import draw_comparison
+        from tpn.evaluation.plots.figure import check_figure
 
         check_figure(options.plot)
     machine = options.prepare()

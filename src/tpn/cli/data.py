@@ -1,4 +1,4 @@
-"""tpn data: look at the pictures, and prepare them."""
+"""tpn data: look at the images, and prepare them."""
 
 import json
 import time
@@ -8,28 +8,29 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
+from tpn.cli.image_options import ImageOptions
 from tpn.cli.parsing import Flag, parse
-from tpn.cli.pictures import PictureOptions
-from tpn.episodes import Setting
+from tpn.episodes.setting import Setting
 from tpn.errors import TPNError
-from tpn.images import SplitInfo, check_size, find_source
 from tpn.images.cache import cache_folder, find_store, refusal
 from tpn.images.containers import printable, size_text
+from tpn.images.opening import check_size, find_source
 from tpn.images.quickdraw import QuickDraw
 from tpn.images.source import Source
+from tpn.images.split import SplitInfo
 from tpn.images.store import Store
 
 HELP = """usage: tpn data COMMAND SOURCE [options]
 
-Look at the pictures that methods are trained and tested on, and prepare them.
+Look at the images that methods are trained and tested on, and prepare them.
 
-  tpn data info SOURCE                  how many classes and pictures each split has
-  tpn data prepare SOURCE               decode and scale all pictures once, so that training opens them at once
-  tpn data show SOURCE --out FILE.png   draw the pictures of an episode
+  tpn data info SOURCE                  how many classes and images each split has
+  tpn data prepare SOURCE               decode and scale all images once, so that training opens them at once
+  tpn data show SOURCE --out FILE.png   draw the images of an episode
 
 SOURCE is one of
   quickdraw              345 classes of drawings, which come with the package
-  mini-imagenet:PATH     miniImageNet, in any form that it is passed on in, or the ILSVRC-2012 training pictures
+  mini-imagenet:PATH     miniImageNet, in any form that it is passed on in, or the ILSVRC-2012 training images
   tiered-imagenet:PATH   tieredImageNet, likewise
   folder:PATH            your own: PATH/{train,val,test}/CLASS/*, or PATH/CLASS/* and the classes are divided 64/16/20
                          per cent by --class-seed, or as PATH/splits.json ({"train": ["cat", ...], "val": [...],
@@ -41,7 +42,7 @@ PATH is a folder, or a zip or tar archive; what it holds is recognised.
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceOptions(PictureOptions):
+class SourceOptions(ImageOptions):
     """What every command on a source takes."""
 
     source: Positional[Annotated[str, arg(metavar="SOURCE")]]
@@ -50,7 +51,7 @@ class SourceOptions(PictureOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Info(SourceOptions):
-    """Tell how many classes and pictures each split of a source has, without preparing them."""
+    """Tell how many classes and images each split of a source has, without preparing them."""
 
     json: Flag = False
     """Print one JSON object instead of text."""
@@ -58,7 +59,7 @@ class Info(SourceOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Prepare(SourceOptions):
-    """Decode and scale all pictures of a source once, into a store in the cache folder.
+    """Decode and scale all images of a source once, into a store in the cache folder.
 
     Every command does that by itself when it needs to. A store that is already there is compared with its checksums,
     and built anew if it is damaged or its source has changed.
@@ -70,7 +71,7 @@ class Show(SourceOptions):
     """Draw a contact sheet of an episode: its classes, their support, their queries."""
 
     out: Path
-    """The picture file to write."""
+    """The image file to write."""
     episode: Setting
     split: Literal["train", "val", "test"] = "train"
     """The classes to draw from."""
@@ -102,16 +103,14 @@ def info(arguments: list[str]) -> int:
     for sentence in [*facts["problems"], *facts["remarks"]]:
         print(f"  {sentence}")
     if facts["prepared"]:
-        print(
-            f"The pictures have been prepared: {facts['store']}" if facts["store"] else "Nothing needs to be prepared."
-        )
+        print(f"The images have been prepared: {facts['store']}" if facts["store"] else "Nothing needs to be prepared.")
     else:
-        print("The pictures have not been prepared in this size: any command that needs them will do so.")
+        print("The images have not been prepared in this size: any command that needs them will do so.")
     return 0
 
 
 def look(options: Info) -> tuple[dict[str, Any], dict[str, SplitInfo]]:
-    """What there is to say of the pictures, as JSON can hold it, and how much is in each split."""
+    """What there is to say of the images, as JSON can hold it, and how much is in each split."""
     source = find_source(options.source, options.class_seed)
     if source is not None:
         with source:
@@ -123,7 +122,7 @@ def look(options: Info) -> tuple[dict[str, Any], dict[str, SplitInfo]]:
 
 
 def look_at(source: Source, options: Info) -> tuple[dict[str, Any], dict[str, SplitInfo]]:
-    """The same of a user's pictures: of their store, if they have been prepared; otherwise of what can be listed."""
+    """The same of a user's images: of their store, if they have been prepared; otherwise of what can be listed."""
     check_size(options.image_size)
     size = options.image_size or source.image_size
     facts: dict[str, Any] = {"source": source.spec, "image_size": size, "channels": Store.channels}
@@ -133,10 +132,10 @@ def look_at(source: Source, options: Info) -> tuple[dict[str, Any], dict[str, Sp
         facts.update(problems=store.problems, remarks=store.remarks)
         splits = store.info()
     else:
-        listing = source.listing()
-        facts.update(layout=listing.layout, prepared=False, store=None)
-        facts.update(problems=listing.problems.sentences, remarks=listing.remarks)
-        counts = {name: split.counts for name, split in listing.splits.items()}
+        index = source.index()
+        facts.update(layout=index.layout, prepared=False, store=None)
+        facts.update(problems=index.problems.sentences, remarks=index.remarks)
+        counts = {name: split.counts for name, split in index.splits.items()}
         splits = {name: source.split_info(classes) for name, classes in counts.items()}
     if options.strict and facts["problems"]:
         raise refusal(source, facts["problems"])
@@ -173,7 +172,8 @@ def prepare(arguments: list[str]) -> int:
 
 
 def show(arguments: list[str]) -> int:
-    from tpn.evaluation.plots import check_figure, draw_contact_sheet
+    from tpn.evaluation.plots.contact_sheet import draw_contact_sheet
+    from tpn.evaluation.plots.figure import check_figure
     from tpn.evaluation.protocol import draw_episodes
 
     options = parse(Show, "tpn data show", arguments)

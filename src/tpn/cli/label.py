@@ -1,4 +1,4 @@
-"""tpn label: label the rest of a folder of pictures."""
+"""tpn label: label the rest of a folder of images."""
 
 import json
 import os
@@ -11,50 +11,50 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from tpn.cli.machine import MachineOptions
+from tpn.cli.device_options import MachineOptions
+from tpn.cli.image_options import CacheOption
 from tpn.cli.parsing import Flag, parse
-from tpn.cli.pictures import CacheOption
 from tpn.errors import TPNError, TPNWarning
 from tpn.files import check_target, write_text
 from tpn.images.cache import cache_folder
 from tpn.images.containers import printable
-from tpn.images.listing import counted
+from tpn.images.dataset_index import counted
 from tpn.labelling.embedding import embed
-from tpn.labelling.estimator import LabelPropagator
-from tpn.labelling.features import prepare
+from tpn.labelling.labelled_folder import LabelledFolder, find_images, label_by_folders, label_by_lists
 from tpn.labelling.labelling import Labelled, label_rest, read_features, write_labels, write_suggestions
 from tpn.labelling.networks import DEFAULT, find_network
 from tpn.labelling.page import make_page
-from tpn.labelling.pictures import LabelledFolder, find_pictures, label_by_folders, label_by_lists
-from tpn.labelling.sorting import check_sorting, sort_pictures
-from tpn.methods import find_method
+from tpn.labelling.sorting import check_sorting, sort_images
+from tpn.methods._registry import find_method
 from tpn.methods.tpn import TPN
 from tpn.progress import say
-from tpn.training.run import find_run
+from tpn.runs.folder import find_run
+from tpn.semi_supervised.feature_scaling import prepare
+from tpn.semi_supervised.label_propagator import LabelPropagator
 
 MOST_LINES = 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class Label(MachineOptions, CacheOption):
-    """Label the rest of a folder of pictures, from the labels of a few.
+    """Label the rest of a folder of images, from the labels of a few.
 
-    A network turns each picture into features (once: they are kept). Pictures are then nodes of a graph of nearest
+    A network turns each image into features (once: they are kept). Images are then nodes of a graph of nearest
     neighbours, on which the few labels spread to all the others, together with what a linear model says that learns
     from them. Every label comes with a confidence; a page shows each class from sure to doubtful. To go on, label what
     --suggest names, and call it again with both lists.
     """
 
     folder: Annotated[Positional[Path], arg(metavar="FOLDER")]
-    """The pictures: all in this folder, and below."""
+    """The images: all in this folder, and below."""
     labels: tuple[Path, ...] = ()
     """Files with the labels that are known: csv with the columns path (relative to the folder) and label. If not given,
-    labelled pictures lie in a sub-folder for each class, and the others beside these, or in one called `unlabelled`."""
+    labelled images lie in a sub-folder for each class, and the others beside these, or in one called `unlabelled`."""
     backbone: str = DEFAULT
     """The network: efficientnet-lite0, which has learned from the photographs of ImageNet; a run folder of tpn train,
     or mini-conv4; or timm:MODEL, if timm is installed."""
     features: Path | None = None
-    """Features that you have already, instead of a network's: a matrix (.npy) with a row for each picture, in the order
+    """Features that you have already, instead of a network's: a matrix (.npy) with a row for each image, in the order
     of their paths."""
     out: Path = Path("labels.csv")
     """The file for the labels: path, label, confidence."""
@@ -63,22 +63,22 @@ class Label(MachineOptions, CacheOption):
     no_page: Flag = False
     """Make no page."""
     copy_to: Path | None = None
-    """Also copy the pictures that have a label into a folder for each class, in this new folder."""
+    """Also copy the images that have a label into a folder for each class, in this new folder."""
     link_to: Path | None = None
-    """The same with links to the pictures instead of copies."""
+    """The same with links to the images instead of copies."""
     min_confidence: float = 0.0
-    """Leave pictures without a label whose confidence is below this (0 to 1): the doubtful, and those of no class."""
+    """Leave images without a label whose confidence is below this (0 to 1): the doubtful, and those of no class."""
     suggest: int = 0
-    """Name so many pictures whose labels would help most; they are written to a list beside --out, to be filled in."""
+    """Name so many images whose labels would help most; they are written to a list beside --out, to be filled in."""
     length_scale: Literal["local", "learned"] = "local"
-    """How near neighbours must be to count: measured by the distance of each picture's seventh neighbour; or as a run
-    of tpn (--backbone) has learned it for each picture."""
+    """How near neighbours must be to count: measured by the distance of each image's seventh neighbour; or as a run
+    of tpn (--backbone) has learned it for each image."""
     neighbours: int = 10
-    """Neighbours of each picture in the graph."""
+    """Neighbours of each image in the graph."""
     alpha: float = 0.9
-    """How much a picture takes from its neighbours; the rest is from the linear model."""
+    """How much an image takes from its neighbours; the rest is from the linear model."""
     rounds: int = 2
-    """How often the linear model learns again, from the surest pictures of each class too."""
+    """How often the linear model learns again, from the surest images of each class too."""
     class_prior: Literal["estimated", "none"] = "estimated"
     """Draw classes towards equal shares, the more the fewer labels there are; or leave shares as they come out."""
     force: Flag = False
@@ -94,38 +94,38 @@ def main(arguments: list[str]) -> int:
     start = time.perf_counter()
     outputs = check_outputs(options)
     machine = options.prepare()
-    pictures = find_pictures(options.folder)
-    check_places(options, outputs, pictures)
+    images = find_images(options.folder)
+    check_places(options, outputs, images)
     if options.labels:
-        label_by_lists(pictures, options.labels)
+        label_by_lists(images, options.labels)
     else:
-        label_by_folders(pictures)
-    pictures.check()
+        label_by_folders(images)
+    images.check()
     if options.length_scale == "learned" and not learned_by(options):
         raise TPNError("--length-scale learned is for --backbone with a run of tpn, which has learned such scales.")
-    names = pictures.names
+    names = images.names
     if options.features is not None:
         features, title = read_features(options.features, len(names)), str(options.features)
     else:
         network, title = find_network(options.backbone, machine.device), options.backbone
-        embedded = embed(pictures.path, names, network, cache_folder(options.cache), machine.device, pictures.problems)
+        embedded = embed(images.path, names, network, cache_folder(options.cache), machine.device, images.problems)
         names, features = embedded.names, embedded.features
-    for sentence in pictures.problems.sentences:
+    for sentence in images.problems.sentences:
         warnings.warn(sentence, TPNWarning, stacklevel=1)
     points = prepare(features) if options.length_scale == "local" else features
     propagating = propagator(options, points.shape[1])
-    labelled = label_rest(names, points, pictures.labels, propagating, options.min_confidence, options.suggest)
+    labelled = label_rest(names, points, images.labels, propagating, options.min_confidence, options.suggest)
     if "page" in outputs:
-        counts = f"{counted(len(names), 'pictures')}, {counted(len(labelled.classes), 'classes')}"
+        counts = f"{counted(len(names), 'images')}, {counted(len(labelled.classes), 'classes')}"
         heading = f"{printable(str(options.folder))}: {counts}"
         facts = [summary(labelled), f"Features: {printable(title)}."]
-        write_text(outputs["page"], make_page(labelled, pictures.path, heading, facts))
+        write_text(outputs["page"], make_page(labelled, images.path, heading, facts))
     if "suggestions" in outputs:
         write_suggestions(outputs["suggestions"], labelled)
     write_labels(outputs["out"], labelled)
     for how, target in (("copy", options.copy_to), ("link", options.link_to)):
         if target is not None:
-            sort_pictures(labelled, pictures.path, target, how)  # type: ignore[arg-type]
+            sort_images(labelled, images.path, target, how)  # type: ignore[arg-type]
     report(options, labelled, title, outputs, time.perf_counter() - start)
     return 0
 
@@ -158,15 +158,15 @@ def check_outputs(options: Label) -> dict[str, Path]:
     return outputs
 
 
-def check_places(options: Label, outputs: dict[str, Path], pictures: LabelledFolder) -> None:
-    """Refuse places that would harm the pictures."""
-    files = {str(pictures.path / name) for name in pictures.names}
+def check_places(options: Label, outputs: dict[str, Path], images: LabelledFolder) -> None:
+    """Refuse places that would harm the images."""
+    files = {str(images.path / name) for name in images.names}
     for path in outputs.values():
         if os.path.realpath(path) in files:
-            raise TPNError(f"{path} is one of the pictures: choose another --out or --page.")
+            raise TPNError(f"{path} is one of the images: choose another --out or --page.")
     for target in (options.copy_to, options.link_to):
         if target is not None:
-            check_sorting(target, pictures.path)
+            check_sorting(target, images.path)
 
 
 def learned_by(options: Label) -> bool:

@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict, dataclass
 
 from tpn.cli.parsing import Flag, parse
-from tpn.methods import all_methods
+from tpn.methods._registry import all_methods
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from typing import Annotated, Literal
 import torch
 from tyro.conf import Positional, arg
 
-from tpn.cli.machine import TrainingMachineOptions
+from tpn.cli.device_options import TrainingMachineOptions
+from tpn.cli.image_options import ImageOptions
 from tpn.cli.parsing import Flag, parse
-from tpn.cli.pictures import PictureOptions
 from tpn.errors import TPNError
 from tpn.files import holding, make_folder, sweep
-from tpn.images import Images
+from tpn.images.split import Images
 from tpn.paper.budget import BUDGETS, Budget
 from tpn.paper.experiments import EXPERIMENTS, find_experiment, select
 from tpn.paper.job import Computing
@@ -23,14 +23,14 @@ from tpn.paper.report import Report, write_report
 from tpn.paper.report.content import warnings
 from tpn.paper.report.numbers import as_text, main_table
 from tpn.paper.results import collect
-from tpn.paper.running import LocalWorkers, Outcome, RayWorkers, Workers, do_jobs
+from tpn.paper.workers import LocalWorkers, Outcome, RayWorkers, Workers, do_jobs
 from tpn.progress import say
 
 MOST_WORKERS = 256
 
 
 @dataclass(frozen=True, kw_only=True)
-class Paper(Budget, TrainingMachineOptions, PictureOptions):
+class Paper(Budget, TrainingMachineOptions, ImageOptions):
     """Run an experiment of the paper, and set what comes out beside the published numbers.
 
     `tpn paper list` shows the experiments. Whatever is done is kept in --out, and the same command goes on from there
@@ -42,10 +42,10 @@ class Paper(Budget, TrainingMachineOptions, PictureOptions):
     name: Annotated[Positional[str], arg(metavar="NAME")]
     """The experiment, or `list`."""
     data: str = "quickdraw"
-    """Where the pictures come from: quickdraw (which ships with the package), mini-imagenet:PATH, tiered-imagenet:PATH
+    """Where the images come from: quickdraw (which ships with the package), mini-imagenet:PATH, tiered-imagenet:PATH
     or folder:PATH. `tpn data --help` says more."""
     budget: Literal["full", "quick"] = "full"
-    """full: as in the paper, which takes a GPU. quick: small pictures and few episodes, the same for every system, for
+    """full: as in the paper, which takes a GPU. quick: small images and few episodes, the same for every system, for
     a processor; its numbers show that everything works, not what the systems can do. Each of its settings can be
     changed by its own flag."""
     methods: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class Paper(Budget, TrainingMachineOptions, PictureOptions):
     (with --ray, as many as the cluster takes, with --threads 1 if not given)."""
     ray: str | None = None
     """Train on the Ray cluster at this address (auto: the one that this machine belongs to; local: a new one here). Its
-    machines must see --out and the pictures under the same paths. It needs the extra tpn[ray]."""
+    machines must see --out and the images under the same paths. It needs the extra tpn[ray]."""
     seed: int = 0
     """Decides the initial weights and the training episodes. Test episodes are the same for every seed."""
     report_only: Flag = False
@@ -145,7 +145,7 @@ def check_out(out: Path, images: Images) -> None:
     """Refuse a folder that is something else."""
     _, colon, path = images.spec.partition(":")
     if colon and out.resolve().is_relative_to(path):
-        raise TPNError(f"{out} lies among the pictures of {images.spec}: choose another --out.")
+        raise TPNError(f"{out} lies among the images of {images.spec}: choose another --out.")
     if out.exists() and not out.is_dir():
         raise TPNError(f"{out} is a file. Choose another --out.")
     if (out / "config.json").exists():

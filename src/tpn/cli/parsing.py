@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import tyro
 
-from tpn.episodes import Setting
+from tpn.episodes.setting import Setting
 from tpn.errors import TPNError
 
 NARROWEST = 40

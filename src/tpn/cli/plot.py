@@ -6,11 +6,11 @@ from typing import Generic, Literal
 
 from tyro.conf import Positional
 
-from tpn.cli.pictures import CacheOption
+from tpn.cli.image_options import CacheOption
 from tpn.cli.session import AnySetting, open_subject, parse_for_runs
 from tpn.evaluation.protocol import draw_episodes
 from tpn.files import make_folder
-from tpn.training.run import find_run
+from tpn.runs.folder import find_run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +22,7 @@ class Plot(CacheOption, Generic[AnySetting]):
     """The run folder that tpn train wrote."""
     episode: AnySetting
     out: Path | None = None
-    """The folder for the pictures; if not given, the run folder."""
+    """The folder for the images; if not given, the run folder."""
     split: Literal["train", "val", "test"] = "test"
     """The classes of the episode."""
     seed: int = 0
@@ -30,7 +30,8 @@ class Plot(CacheOption, Generic[AnySetting]):
 
 
 def main(arguments: list[str]) -> int:
-    from tpn.evaluation.plots import draw_episode, draw_learning_curve
+    from tpn.evaluation.plots.episode import draw_episode
+    from tpn.evaluation.plots.learning_curve import draw_learning_curve
 
     options = parse_for_runs(Plot, "tpn plot", arguments)
     folder = options.out or options.run

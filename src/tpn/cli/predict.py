@@ -1,4 +1,4 @@
-"""tpn predict: classify single pictures with a trained method."""
+"""tpn predict: classify single images with a trained method."""
 
 import json
 import warnings
@@ -11,32 +11,33 @@ import torch
 from torch import Tensor
 from tyro.conf import Positional, arg
 
-from tpn.cli.machine import MachineOptions
+from tpn.cli.device_options import MachineOptions
 from tpn.cli.parsing import Flag, parse
-from tpn.episodes import Setting, Task
+from tpn.episodes.setting import Setting
+from tpn.episodes.task import Task
 from tpn.errors import TPNError, TPNWarning
-from tpn.evaluation.protocol import PICTURES_AT_ONCE, check_setting
+from tpn.evaluation.protocol import IMAGES_AT_ONCE, check_setting
 from tpn.images.containers import printable
-from tpn.images.decoding import NotAPicture, decode
-from tpn.labelling.pictures import find_pictures
-from tpn.methods import Method
-from tpn.training.run import find_run, load
+from tpn.images.decoding import NotAnImage, decode
+from tpn.labelling.labelled_folder import find_images
+from tpn.methods._method import Method
+from tpn.runs.folder import find_run, load
 
 
 @dataclass(frozen=True, kw_only=True)
 class Predict(MachineOptions):
-    """Classify pictures with a trained method, given a few labelled ones of each class.
+    """Classify images with a trained method, given a few labelled ones of each class.
 
-    The classes need not be any that the method was trained on. A transductive method (tpn methods) sees all pictures at
+    The classes need not be any that the method was trained on. A transductive method (tpn methods) sees all images at
     once: the more of them, the better its graph.
     """
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
     """The run folder that tpn train wrote; or mini-conv4, whose weights come with tpn."""
     files: Annotated[Positional[tuple[Path, ...]], arg(metavar="FILE...")]
-    """The pictures to classify."""
+    """The images to classify."""
     support: Path
-    """The folder with the labelled pictures: a sub-folder for each class."""
+    """The folder with the labelled images: a sub-folder for each class."""
     json: Flag = False
     """Print one JSON object instead of text."""
 
@@ -45,37 +46,37 @@ def main(arguments: list[str]) -> int:
     options: Predict = parse(Predict, "tpn predict", arguments)
     machine = options.prepare()
     if not options.files:
-        raise TPNError("There is nothing to classify: name one picture at least.")
+        raise TPNError("There is nothing to classify: name one image at least.")
     config = find_run(options.run).read_config()
     method = load(options.run).to(machine.device)
     classes = support_of(options.support)
     check(method, classes)
-    pictures, names = [], []
+    images, names = [], []
     for file in options.files:
         pixels = read(file, config.image_size)
         if isinstance(pixels, str):
             warnings.warn(f"{printable(str(file))} is left out: {pixels}", TPNWarning, stacklevel=1)
             continue
-        pictures.append(pixels)
+        images.append(pixels)
         names.append(file)
-    if not pictures:
-        raise TPNError("None of the files can be read as a picture.")
+    if not images:
+        raise TPNError("None of the files can be read as an image.")
     support = []
     for files in classes.values():
         for file in files:
             pixels = read(file, config.image_size)
             if isinstance(pixels, str):
-                raise TPNError(f"The labelled picture {printable(str(file))} cannot be used: {pixels}.")
+                raise TPNError(f"The labelled image {printable(str(file))} cannot be used: {pixels}.")
             support.append(pixels)
     labels = [index for index, files in enumerate(classes.values()) for _ in files]
-    probabilities = classify(method, np.stack([*support, *pictures]), labels, len(classes), config.channels)
+    probabilities = classify(method, np.stack([*support, *images]), labels, len(classes), config.channels)
     tell(options, method, list(classes), names, probabilities)
     return 0
 
 
 def support_of(folder: Path) -> dict[str, list[Path]]:
-    """Class -> its pictures, from the sub-folders of a folder."""
-    found = find_pictures(folder)
+    """Class -> its images, from the sub-folders of a folder."""
+    found = find_images(folder)
     classes: dict[str, list[Path]] = {}
     for name in found.names:
         class_, inside, _ = name.partition("/")
@@ -83,7 +84,7 @@ def support_of(folder: Path) -> dict[str, list[Path]]:
             classes.setdefault(class_, []).append(found.path / name)
     if len(classes) < 2:
         raise TPNError(
-            f"{folder} must have a sub-folder with pictures for each of two classes at least; it has {len(classes)}."
+            f"{folder} must have a sub-folder with images for each of two classes at least; it has {len(classes)}."
         )
     return dict(sorted(classes.items()))
 
@@ -93,31 +94,31 @@ def check(method: Method, classes: dict[str, list[Path]]) -> None:
     shots = {len(files) for files in classes.values()}
     if method.info.fixed_shot and len(shots) > 1:
         raise TPNError(
-            f"{method.info.name} takes {method.dimensions.shot} labelled pictures of each class; there are from "
+            f"{method.info.name} takes {method.dimensions.shot} labelled images of each class; there are from "
             f"{min(shots)} to {max(shots)}."
         )
     check_setting(method, Setting(way=len(classes), shot=max(shots), query=1))
 
 
 def read(file: Path, size: int) -> np.ndarray | str:
-    """The pixels of a picture, or why there are none."""
+    """The pixels of an image, or why there are none."""
     try:
         if file.exists() and not file.is_file():
             return "it is no ordinary file"
         return decode(file.read_bytes(), size)
     except OSError as failure:
         return f"{failure.strerror or failure}"
-    except NotAPicture as failure:
+    except NotAnImage as failure:
         return str(failure)
 
 
 def classify(method: Method, pixels: np.ndarray, labels: list[int], way: int, channels: int) -> Tensor:
-    """The probability of each class for each picture behind the labelled ones."""
-    pictures = torch.from_numpy(pixels).to(method.device).permute(0, 3, 1, 2).float().div_(255)
+    """The probability of each class for each image behind the labelled ones."""
+    images = torch.from_numpy(pixels).to(method.device).permute(0, 3, 1, 2).float().div_(255)
     if channels == 1:
-        pictures = pictures.mean(1, keepdim=True)
+        images = images.mean(1, keepdim=True)
     with torch.no_grad():
-        inputs = torch.cat([method.represent(part) for part in torch.split(pictures, PICTURES_AT_ONCE)])[None]
+        inputs = torch.cat([method.embed(part) for part in torch.split(images, IMAGES_AT_ONCE)])[None]
     task = Task(inputs, torch.tensor([labels], device=method.device), way, len(pixels) - len(labels))
     for parameter in method.parameters():
         parameter.requires_grad = False

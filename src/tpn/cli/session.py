@@ -7,11 +7,12 @@ from typing import Any, Generic, Literal, TypeVar
 
 import torch
 
-from tpn.backbones.statistics import keeps_statistics
-from tpn.cli.machine import MachineOptions
+from tpn.backbones.batch_norm import keeps_statistics
+from tpn.cli.device_options import MachineOptions
+from tpn.cli.image_options import CacheOption
 from tpn.cli.parsing import SettingOfRun, parse
-from tpn.cli.pictures import CacheOption
-from tpn.episodes import Episode, Setting
+from tpn.episodes.setting import Setting
+from tpn.episodes.task import Episode
 from tpn.errors import TPNError, TPNWarning
 from tpn.evaluation.protocol import (
     BatchNorm,
@@ -19,15 +20,16 @@ from tpn.evaluation.protocol import (
     check_setting,
     draw_episodes,
     evaluate,
-    pictures_to_represent,
+    images_to_embed,
     transduction,
 )
-from tpn.images import Split, open_images
-from tpn.methods import Method
+from tpn.images.opening import open_images
+from tpn.images.split import Split
+from tpn.methods._method import Method
 from tpn.progress import progress
-from tpn.training.machine import CPU
-from tpn.training.run import RunConfig, find_run, load
-from tpn.training.start import warn_of_unlabelled
+from tpn.runs.folder import RunConfig, find_run, load
+from tpn.training.device import CPU
+from tpn.training.preflight import warn_of_unlabelled
 
 QUERY_FLAGS = {"--way", "--query", "--query-counts", "--query-dirichlet"}
 
@@ -40,7 +42,7 @@ class TestOptions(MachineOptions, CacheOption, Generic[AnySetting]):
 
     episode: AnySetting
     data: str | None = None
-    """Where the pictures come from: quickdraw, mini-imagenet:PATH, tiered-imagenet:PATH or folder:PATH. If not given,
+    """Where the images come from: quickdraw, mini-imagenet:PATH, tiered-imagenet:PATH or folder:PATH. If not given,
     where the run's came from."""
     split: Literal["train", "val", "test"] = "test"
     """The classes to test on."""
@@ -49,7 +51,7 @@ class TestOptions(MachineOptions, CacheOption, Generic[AnySetting]):
     seed: int = 0
     """Which episodes: the same seed draws the same ones for every method."""
     batch_norm: BatchNorm = "running"
-    """Normalise with the statistics of the training (running), each picture by itself, or with those of the episode at
+    """Normalise with the statistics of the training (running), each image by itself, or with those of the episode at
     hand (batch), which shares information between its queries. MAML and Reptile have no running ones."""
 
 
@@ -80,7 +82,7 @@ def inherited(setting: Setting, arguments: list[str]) -> Setting:
 
 @dataclass(frozen=True)
 class Subject:
-    """A trained method and the pictures to test it on."""
+    """A trained method and the images to test it on."""
 
     config: RunConfig
     method: Method
@@ -118,27 +120,27 @@ def open_subject(
     as_method: str | None = None,
     device: torch.device = CPU,
 ) -> Subject:
-    """Load a trained method and open the pictures that it is to be tested on."""
+    """Load a trained method and open the images that it is to be tested on."""
     config = find_run(folder).read_config()
     images = open_images(data or config.data, config.image_size, cache=cache, class_seed=config.class_seed)
     data = images.spec
-    if data == config.data and images.digest != config.pictures:
+    if data == config.data and images.digest != config.data_digest:
         warnings.warn(
-            f"The pictures of {data} have changed since {folder} was trained on them: "
+            f"The images of {data} have changed since {folder} was trained on them: "
             "classes that it was trained on may now be among those that it is tested on.",
             TPNWarning,
             stacklevel=2,
         )
     if images.channels != config.channels:
         raise TPNError(
-            f"{folder} was trained on pictures of {config.channels} channels; those of {data} have {images.channels}."
+            f"{folder} was trained on images of {config.channels} channels; those of {data} have {images.channels}."
         )
     return Subject(config, load(folder, as_method).to(device), data, images.split(split))
 
 
 def test(subject: Subject, episodes: list[Episode], batch_norm: BatchNorm, what: str) -> Evaluation:
     """Test a method on episodes, showing how far it has come."""
-    with progress(what, pictures_to_represent(subject.method, episodes, batch_norm), "pictures") as advance:
+    with progress(what, images_to_embed(subject.method, episodes, batch_norm), "images") as advance:
         return evaluate(subject.method, subject.split, episodes, batch_norm, advance)
 
 

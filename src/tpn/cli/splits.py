@@ -1,4 +1,4 @@
-"""tpn splits: the semi-supervised protocol, on several divisions into labelled and unlabelled pictures."""
+"""tpn splits: the semi-supervised protocol, on several divisions into labelled and unlabelled images."""
 
 import json
 import shlex
@@ -17,18 +17,19 @@ from tpn.cli.train import (
     read_options,
     split_method,
 )
-from tpn.episodes import Sampler, Setting
+from tpn.episodes.episode_sampler import EpisodeSampler
+from tpn.episodes.setting import Setting
 from tpn.errors import TPNError
 from tpn.evaluation.intervals import percent
 from tpn.evaluation.protocol import check_setting
 from tpn.files import make_folder, read_json, write_json
-from tpn.images import Images
-from tpn.methods import build_method, find_method
+from tpn.images.split import Images
+from tpn.methods._registry import build_method, find_method
 from tpn.progress import progress, say
-from tpn.training.run import Run, RunConfig
-from tpn.training.settings import from_json
+from tpn.runs.folder import Run, RunConfig
+from tpn.runs.settings_json import from_json
+from tpn.training.preflight import carry_out, check
 from tpn.training.splits import TEST_SEED, Summary, runs_of_splits, summarise
-from tpn.training.start import carry_out, check
 
 TEST_UNLABELLED = 20
 MOST_SPLITS = 1000
@@ -47,7 +48,7 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Splits(Train[AnyConfig, AnySetting]):
-    """Train a method on several divisions of the training pictures into labelled and unlabelled ones, test all of them,
+    """Train a method on several divisions of the training images into labelled and unlabelled ones, test all of them,
     and report the mean accuracy and its standard error over the divisions: the protocol of semi-supervised methods.
 
     Each division is a run of its own in --out, as `tpn train` would make it with --split-seed 0, 1, 2, ...; what came
@@ -59,9 +60,9 @@ class Splits(Train[AnyConfig, AnySetting]):
     splits: int = 10
     """How many divisions, from --split-seed on."""
     test_shots: tuple[int, ...] = (1, 5)
-    """The numbers of labelled pictures of each class to test with."""
+    """The numbers of labelled images of each class to test with."""
     test_unlabelled: int | None = None
-    """Unlabelled pictures of each class (and of each distractor class) in testing; if not given, 20, or none after a
+    """Unlabelled images of each class (and of each distractor class) in testing; if not given, 20, or none after a
     training without any."""
     test_episodes: int = 600
     """How many episodes each test has."""
@@ -119,11 +120,11 @@ def check_options(options: Splits[Any, Setting]) -> None:
     if options.test_unlabelled is not None and options.test_unlabelled < 0:
         raise TPNError(f"--test-unlabelled must be at least 0, not {options.test_unlabelled}.")
     if options.test_unlabelled == 0 and options.episode.distractors:
-        raise TPNError("--distractors are unlabelled pictures: --test-unlabelled must be at least 1.")
+        raise TPNError("--distractors are unlabelled images: --test-unlabelled must be at least 1.")
     share = options.episode.labelled_share
     if share == 1 or (share is None and not options.episode.unlabelled):
         raise TPNError(
-            "Nothing is divided into labelled and unlabelled pictures, so all trainings would be the same: give "
+            "Nothing is divided into labelled and unlabelled images, so all trainings would be the same: give "
             "--unlabelled, or a --labelled-share below 1."
         )
 
@@ -173,7 +174,7 @@ def test_settings(config: RunConfig, options: Splits[Any, Setting], images: Imag
     settings = [replace(config.episode, shot=shot, unlabelled=unlabelled) for shot in options.test_shots]
     for setting in settings:
         check_setting(method, setting)
-        Sampler(images.split("test"), setting, TEST_SEED)
+        EpisodeSampler(images.split("test"), setting, TEST_SEED)
     return settings
 
 

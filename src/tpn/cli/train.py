@@ -7,31 +7,34 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from tpn.cli.machine import TrainingMachineOptions
+from tpn.cli.device_options import TrainingMachineOptions
+from tpn.cli.image_options import ImageOptions
 from tpn.cli.parsing import Flag, SettingOfRun, parse
-from tpn.cli.pictures import PictureOptions
-from tpn.episodes import Setting
+from tpn.episodes.setting import Setting
 from tpn.errors import TPNError
 from tpn.evaluation.intervals import percent
 from tpn.files import resolved
-from tpn.images import Images, check_size
-from tpn.methods import Config, Dimensions, all_methods, build_method, find_method
+from tpn.images.opening import check_size
+from tpn.images.split import Images
+from tpn.methods._config import Config
+from tpn.methods._method import Dimensions
+from tpn.methods._registry import all_methods, build_method, find_method
 from tpn.progress import clock, say
-from tpn.training.initial import weights_digest
+from tpn.runs.folder import Run, RunConfig, find_run
 from tpn.training.loop import Outcome
-from tpn.training.run import Run, RunConfig, find_run
-from tpn.training.start import carry_out, check
+from tpn.training.preflight import carry_out, check
+from tpn.training.warm_start import weights_digest
 
 LONGEST_NAME = 40
 UNLABELLED = 5
-"""Unlabelled pictures of each class that semi-supervised methods are trained with if not said otherwise."""
+"""Unlabelled images of each class that semi-supervised methods are trained with if not said otherwise."""
 
 AnyConfig = TypeVar("AnyConfig", bound=Config)
 AnySetting = TypeVar("AnySetting", bound=Setting)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Train(TrainingMachineOptions, PictureOptions, Generic[AnyConfig, AnySetting]):
+class Train(TrainingMachineOptions, ImageOptions, Generic[AnyConfig, AnySetting]):
     """Train a few-shot method by episodes drawn from the training classes.
 
     Writes a run folder with the settings, a line of metrics per validation, the weights that were best on the
@@ -41,7 +44,7 @@ class Train(TrainingMachineOptions, PictureOptions, Generic[AnyConfig, AnySettin
     settings: AnyConfig
     episode: AnySetting
     data: str = "quickdraw"
-    """Where the pictures come from: quickdraw (which ships with the package), mini-imagenet:PATH, tiered-imagenet:PATH
+    """Where the images come from: quickdraw (which ships with the package), mini-imagenet:PATH, tiered-imagenet:PATH
     or folder:PATH. `tpn data --help` says more."""
     seed: int = 0
     """Decides the initial weights and the episodes: the same seed gives the same run."""
@@ -53,7 +56,7 @@ class Train(TrainingMachineOptions, PictureOptions, Generic[AnyConfig, AnySettin
     on."""
     init: Path | None = None
     """Start from the best weights of this run: its backbone and, if it is a run of the same method, all that fits.
-    What is not given is as there: the backbone, the pictures and their size. `tpn pretrain` makes such a run."""
+    What is not given is as there: the backbone, the images and their size. `tpn pretrain` makes such a run."""
 
     @property
     def first_run(self) -> Path:
@@ -95,9 +98,9 @@ def split_method(kind: Any, prog: str, arguments: list[str]) -> tuple[str, list[
 
 
 def configure(name: str, options: Train[Any, Setting]) -> tuple[Images, RunConfig]:
-    """Open the pictures, and put together what decides the outcome of the run."""
+    """Open the images, and put together what decides the outcome of the run."""
     check_size(options.image_size)
-    if options.image_size is not None:  # refuse what no network takes before pictures are prepared for it
+    if options.image_size is not None:  # refuse what no network takes before images are prepared for it
         build_method(name, options.settings, Dimensions(3, options.image_size, way=2, shot=1, train_classes=2))
     images = options.open(options.data)
     return images, RunConfig.on(

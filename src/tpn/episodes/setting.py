@@ -12,23 +12,23 @@ class Setting:
     way: int = 5
     """Classes in an episode."""
     shot: int = 5
-    """Labelled pictures of each class."""
+    """Labelled images of each class."""
     query: int = 15
-    """Pictures of each class to classify."""
+    """Images of each class to classify."""
     query_counts: tuple[int, ...] | None = None
     """Unbalanced queries: as many numbers as classes, dealt to the classes at random (instead of --query)."""
     query_dirichlet: float | None = None
     """Unbalanced queries: way x query of them, the shares of the classes drawn from a Dirichlet distribution with this
     concentration (small numbers are the most unbalanced)."""
     unlabelled: int = 0
-    """Further pictures of each class that a method sees without their labels (semi-supervised learning)."""
+    """Further images of each class that a method sees without their labels (semi-supervised learning)."""
     distractors: int = 0
-    """Further classes of which only unlabelled pictures are there."""
+    """Further classes of which only unlabelled images are there."""
     labelled_share: float | None = None
-    """The share of each training class that has labels; support and queries are drawn from it, unlabelled pictures from
+    """The share of each training class that has labels; support and queries are drawn from it, unlabelled images from
     the rest. If not given: with --unlabelled, 0.4 (0.1 on tieredImageNet); otherwise all have labels."""
     split_seed: int = 0
-    """Which pictures have labels: names one of many such divisions of the training classes."""
+    """Which images have labels: names one of many such divisions of the training classes."""
 
     def __post_init__(self) -> None:
         for name, least in (("way", 2), ("shot", 1), ("query", 1), ("unlabelled", 0), ("distractors", 0)):
@@ -36,7 +36,7 @@ class Setting:
             if value < least:
                 raise TPNError(f"--{name} must be at least {least}, not {value}.")
         if self.distractors and not self.unlabelled:
-            raise TPNError("--distractors adds unlabelled pictures of further classes: give --unlabelled as well.")
+            raise TPNError("--distractors adds unlabelled images of further classes: give --unlabelled as well.")
         if self.query_counts is not None and self.query_dirichlet is not None:
             raise TPNError("Give --query-counts or --query-dirichlet, not both.")
         if self.query_counts is not None:

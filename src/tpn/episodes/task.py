@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class Role(IntEnum):
-    """What a picture is in an episode."""
+    """What an image is in an episode."""
 
     SUPPORT = 0
     QUERY = 1
@@ -19,9 +19,9 @@ class Role(IntEnum):
 
 @dataclass(frozen=True)
 class Episode:
-    """One few-shot task as indices: its support first, grouped by class, then queries, then unlabelled pictures."""
+    """One few-shot task as indices: its support first, grouped by class, then queries, then unlabelled images."""
 
-    pictures: Int64[np.ndarray, "node"]
+    images: Int64[np.ndarray, "node"]
     """Rows of the split."""
     labels: Int64[np.ndarray, "node"]
     """0 to way - 1; -1 for a distractor."""
@@ -32,38 +32,38 @@ class Episode:
 
 @dataclass(frozen=True)
 class Task:
-    """Episodes of one shape with something for each of their pictures: the pictures, or their representation.
+    """Episodes of one shape with something for each of their images: the images, or their embedding.
 
     It hands a method the labels of the support only.
     """
 
     inputs: Float[Tensor, "episode node *shape"]
-    """Support, then queries, then unlabelled pictures."""
+    """Support, then queries, then unlabelled images."""
     support_labels: Int64[Tensor, "episode support"]
     way: int
-    queries: int
+    n_query: int
     """How many of the nodes are queries."""
 
     @property
-    def shots(self) -> int:
+    def n_support(self) -> int:
         """How many of the nodes are labelled."""
         return self.support_labels.shape[1]
 
     @property
     def support(self) -> Float[Tensor, "episode support *shape"]:
-        return self.inputs[:, : self.shots]
+        return self.inputs[:, : self.n_support]
 
     @property
     def query(self) -> Float[Tensor, "episode query *shape"]:
-        return self.inputs[:, self.shots : self.shots + self.queries]
+        return self.inputs[:, self.n_support : self.n_support + self.n_query]
 
     @property
     def unlabelled(self) -> Float[Tensor, "episode unlabelled *shape"]:
-        return self.inputs[:, self.shots + self.queries :]
+        return self.inputs[:, self.n_support + self.n_query :]
 
     def with_inputs(self, inputs: Float[Tensor, "episode node *shape"]) -> "Task":
-        """The same task with something else for each picture."""
-        return Task(inputs, self.support_labels, self.way, self.queries)
+        """The same task with something else for each image."""
+        return Task(inputs, self.support_labels, self.way, self.n_query)
 
 
 @dataclass(frozen=True)
@@ -76,14 +76,14 @@ class TrainingTask(Task):
 
 
 def as_task(episodes: list[Episode], inputs: Float[Tensor, "episode node *shape"]) -> Task:
-    """Episodes of one shape, and something for each of their pictures, as a method is tested on them."""
+    """Episodes of one shape, and something for each of their images, as a method is tested on them."""
     first = episodes[0]
     support = _labels(episodes, Role.SUPPORT).to(inputs.device)
     return Task(inputs, support, len(first.classes), int((first.role == Role.QUERY).sum()))
 
 
 def as_training_task(episodes: list[Episode], inputs: Float[Tensor, "episode node *shape"]) -> TrainingTask:
-    """Episodes of one shape, and something for each of their pictures, as a method learns from them."""
+    """Episodes of one shape, and something for each of their images, as a method learns from them."""
     task = as_task(episodes, inputs)
     classes = torch.from_numpy(np.stack([episode.classes for episode in episodes])).to(inputs.device)
     return TrainingTask(**vars(task), query_labels=query_labels(episodes).to(inputs.device), classes=classes)

@@ -1,4 +1,4 @@
-"""Testing a method: hundreds of episodes, each drawn picture represented once, the mean accuracy with its interval."""
+"""Testing a method: hundreds of episodes, each drawn image embedded once, the mean accuracy with its interval."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -12,21 +12,23 @@ import torch
 from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
-from tpn.backbones.statistics import batch_statistics, keeps_statistics
-from tpn.episodes import Episode, Sampler, Setting, as_task, query_labels
+from tpn.backbones.batch_norm import batch_statistics, keeps_statistics
+from tpn.episodes.episode_sampler import EpisodeSampler
+from tpn.episodes.setting import Setting
+from tpn.episodes.task import Episode, as_task, query_labels
 from tpn.errors import TPNError
 from tpn.evaluation.intervals import Mean, mean_with_interval
-from tpn.images import Split
-from tpn.methods import Method
+from tpn.images.split import Split
+from tpn.methods._method import Method
 
 BatchNorm = Literal["running", "batch"]
 
-Represented = Iterator[tuple[list[Episode], Float[Tensor, "episode node *feature"]]]
+Embedded = Iterator[tuple[list[Episode], Float[Tensor, "episode node *feature"]]]
 
-PICTURES_AT_ONCE = 64
+IMAGES_AT_ONCE = 64
 EPISODES_AT_ONCE = 32
 TASKS_AT_ONCE = 4
-"""Episodes of pictures that a method without a representation gets at once: they need more room."""
+"""Episodes of images that a method without an embedding gets at once: they need more room."""
 
 
 @dataclass(frozen=True)
@@ -71,15 +73,15 @@ def draw_episodes(split: Split, setting: Setting, episodes: int, seed: int) -> l
     """The episodes of a test: the same for every method."""
     if episodes < 1:
         raise TPNError(f"--episodes must be at least 1, not {episodes}.")
-    sampler = Sampler(split, setting, seed)
+    sampler = EpisodeSampler(split, setting, seed)
     return [sampler.draw() for _ in range(episodes)]
 
 
-def load_pictures(split: Split, episodes: list[Episode]) -> Float[Tensor, "episode node channel height width"]:
-    """The pictures of episodes of one shape."""
-    rows = np.stack([episode.pictures for episode in episodes])
-    pictures = split.load(rows.reshape(-1))
-    return pictures.view(*rows.shape, *pictures.shape[1:])
+def load_images(split: Split, episodes: list[Episode]) -> Float[Tensor, "episode node channel height width"]:
+    """The images of episodes of one shape."""
+    rows = np.stack([episode.images for episode in episodes])
+    images = split.load(rows.reshape(-1))
+    return images.view(*rows.shape, *images.shape[1:])
 
 
 def evaluate(
@@ -92,9 +94,9 @@ def evaluate(
     """Test a method on these episodes.
 
     With running statistics (the default) queries share information only as the method itself provides, and every drawn
-    picture is represented once, whatever the number of episodes it is in. With `batch_norm="batch"` the pictures of an
-    episode are normalised together, and every episode is embedded anew. Methods that do not represent pictures by
-    themselves, but adapt to each task, get the pictures of the episodes.
+    image is embedded once, whatever the number of episodes it is in. With `batch_norm="batch"` the images of an
+    episode are normalised together, and every episode is embedded anew. Methods that do not embed images by
+    themselves, but adapt to each task, get the images of the episodes.
     """
     return next(evaluate_each(method, split, [episodes], batch_norm, advance))
 
@@ -108,20 +110,20 @@ def evaluate_each(
 ) -> Iterator[Evaluation]:
     """Several tests of a method, as `evaluate` makes them, one after the other.
 
-    Every picture that is drawn in any of them is represented once for all of them, before the first. The time that this
+    Every image that is drawn in any of them is embedded once for all of them, before the first. The time that this
     takes is counted with the first.
     """
     start = time.perf_counter()
-    represented: Callable[[list[Episode]], Represented]
-    if not method.represents:
-        represented = partial(_as_pictures, method, split, advance)
+    embedded: Callable[[list[Episode]], Embedded]
+    if not method.embeds:
+        embedded = partial(_as_images, method, split, advance)
     elif batch_norm == "batch":
-        represented = partial(_by_episode, method, split, advance)
+        embedded = partial(_by_episode, method, split, advance)
     else:
-        represented = _by_picture(method, split, tests, advance)
+        embedded = _by_image(method, split, tests, advance)
     for episodes in tests:
         with _testing(method), batch_statistics(method) if batch_norm == "batch" else nullcontext():
-            accuracies = [_accuracies(method, batch, inputs) for batch, inputs in represented(episodes)]
+            accuracies = [_accuracies(method, batch, inputs) for batch, inputs in embedded(episodes)]
         yield Evaluation(np.concatenate(accuracies), time.perf_counter() - start)
         start = time.perf_counter()
 
@@ -142,62 +144,62 @@ def _testing(method: Method) -> Iterator[None]:
             parameter.requires_grad = True
 
 
-def represent_rows(
+def embed_rows(
     method: Method, split: Split, rows: Int64[np.ndarray, "row"], advance: Callable[[int], None] = ignore
 ) -> Float[Tensor, "row *feature"]:
-    """The representations of these pictures of a split, a batch at a time."""
+    """The embeddings of these images of a split, a batch at a time."""
     features: Tensor | None = None
-    for start in range(0, len(rows), PICTURES_AT_ONCE):
-        part = rows[start : start + PICTURES_AT_ONCE]
+    for start in range(0, len(rows), IMAGES_AT_ONCE):
+        part = rows[start : start + IMAGES_AT_ONCE]
         with torch.no_grad():
-            represented = method.represent(split.load(part).to(method.device))
+            embedded = method.embed(split.load(part).to(method.device))
         if features is None:
-            features = represented.new_empty((len(rows), *represented.shape[1:]))
-        features[start : start + len(part)] = represented
+            features = embedded.new_empty((len(rows), *embedded.shape[1:]))
+        features[start : start + len(part)] = embedded
         advance(len(part))
-    assert features is not None, "no rows to represent"
+    assert features is not None, "no rows to embed"
     return features
 
 
-def pictures_to_represent(method: Method, episodes: list[Episode], batch_norm: BatchNorm = "running") -> int:
-    """How many pictures tests hand to the method, for the progress bar."""
-    once = method.represents and batch_norm == "running"
-    pictures = np.concatenate([episode.pictures for episode in episodes])
-    return len(np.unique(pictures)) if once else len(pictures)
+def images_to_embed(method: Method, episodes: list[Episode], batch_norm: BatchNorm = "running") -> int:
+    """How many images tests hand to the method, for the progress bar."""
+    once = method.embeds and batch_norm == "running"
+    images = np.concatenate([episode.images for episode in episodes])
+    return len(np.unique(images)) if once else len(images)
 
 
-def _by_picture(
+def _by_image(
     method: Method, split: Split, tests: list[list[Episode]], advance: Callable[[int], None]
-) -> Callable[[list[Episode]], Represented]:
-    """Represent each picture of all tests once. Returns what hands out the episodes of one of them in batches."""
-    rows = np.unique(np.concatenate([episode.pictures for episodes in tests for episode in episodes]))
+) -> Callable[[list[Episode]], Embedded]:
+    """Embed each image of all tests once. Returns what hands out the episodes of one of them in batches."""
+    rows = np.unique(np.concatenate([episode.images for episodes in tests for episode in episodes]))
     with _testing(method):
-        features = represent_rows(method, split, rows, advance)
+        features = embed_rows(method, split, rows, advance)
 
-    def represented(episodes: list[Episode]) -> Represented:
+    def embedded(episodes: list[Episode]) -> Embedded:
         for start in range(0, len(episodes), EPISODES_AT_ONCE):
             batch = episodes[start : start + EPISODES_AT_ONCE]
-            places = np.searchsorted(rows, np.stack([episode.pictures for episode in batch]))
+            places = np.searchsorted(rows, np.stack([episode.images for episode in batch]))
             yield batch, features[torch.from_numpy(places)]
 
-    return represented
+    return embedded
 
 
-def _by_episode(method: Method, split: Split, advance: Callable[[int], None], episodes: list[Episode]) -> Represented:
-    """Represent the pictures of each episode together, with the statistics of that batch."""
+def _by_episode(method: Method, split: Split, advance: Callable[[int], None], episodes: list[Episode]) -> Embedded:
+    """Embed the images of each episode together, with the statistics of that batch."""
     for episode in episodes:
         with torch.no_grad():
-            features = method.represent(split.load(episode.pictures).to(method.device))
+            features = method.embed(split.load(episode.images).to(method.device))
         yield [episode], features[None]
-        advance(len(episode.pictures))
+        advance(len(episode.images))
 
 
-def _as_pictures(method: Method, split: Split, advance: Callable[[int], None], episodes: list[Episode]) -> Represented:
-    """Hand out episodes of pictures."""
+def _as_images(method: Method, split: Split, advance: Callable[[int], None], episodes: list[Episode]) -> Embedded:
+    """Hand out episodes of images."""
     for start in range(0, len(episodes), TASKS_AT_ONCE):
         batch = episodes[start : start + TASKS_AT_ONCE]
-        yield batch, load_pictures(split, batch).to(method.device)
-        advance(sum(len(episode.pictures) for episode in batch))
+        yield batch, load_images(split, batch).to(method.device)
+        advance(sum(len(episode.images) for episode in batch))
 
 
 def _accuracies(

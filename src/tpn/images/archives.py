@@ -121,7 +121,7 @@ class Tar(_Archive):
 
 
 class TarsOfClasses:
-    """The pictures in tar archives inside a container, an archive per class: as ILSVRC-2012 comes."""
+    """The images in tar archives inside a container, an archive per class: as ILSVRC-2012 comes."""
 
     def __init__(self, outer: Container, archives: dict[str, str]) -> None:
         """`archives`: class -> the name of its archive in `outer`."""
@@ -129,7 +129,7 @@ class TarsOfClasses:
 
     @cached_property
     def names(self) -> list[str]:
-        """class/file for every picture, sorted."""
+        """class/file for every image, sorted."""
         return sorted(f"{class_}/{Path(member.name).name}" for class_, _, member in self._members())
 
     def describe(self, name: str) -> str:
@@ -137,18 +137,18 @@ class TarsOfClasses:
 
     def read(self, names: Collection[str]) -> Iterator[tuple[str, Content]]:
         wanted = set(names)
-        for class_, pictures, member in self._members():
+        for class_, images, member in self._members():
             if (name := f"{class_}/{Path(member.name).name}") in wanted:
-                yield name, _read_member(pictures, member)
+                yield name, _read_member(images, member)
 
     def _members(self) -> Iterator[tuple[str, tarfile.TarFile, tarfile.TarInfo]]:
         for class_, archive in self.archives.items():
             try:
-                with self.outer.open(archive) as stream, tarfile.open(fileobj=stream, mode="r:") as pictures:
-                    for member in pictures:
+                with self.outer.open(archive) as stream, tarfile.open(fileobj=stream, mode="r:") as images:
+                    for member in images:
                         _check_name(member.name, self.outer.path)
                         if member.isfile():
-                            yield class_, pictures, member
+                            yield class_, images, member
             except DAMAGES as failure:
                 where = self.outer.describe(archive)
                 raise TPNError(f"{where}, the archive of the class {class_}, is damaged: {failure}.") from failure
@@ -203,6 +203,6 @@ def _check_name(name: str, archive: Path) -> None:
 
 def _link(name: str, archive: Path) -> TPNError:
     return TPNError(
-        f"{archive} is refused: its entry {printable(name)!r} is a link. Pack the pictures themselves, "
+        f"{archive} is refused: its entry {printable(name)!r} is a link. Pack the images themselves, "
         "or unpack the archive where you trust it and name the folder."
     )

@@ -1,4 +1,4 @@
-"""Pictures that come as arrays: the pixels of all in one, or the bytes of a picture file for each."""
+"""Images that come as arrays: the pixels of all in one, or the bytes of an image file for each."""
 
 import io
 import zipfile
@@ -14,11 +14,11 @@ from tpn.images.pickles import as_array, read_pickle
 from tpn.images.pickles.array import PickledArray
 
 LONGEST = 2**15
-"""Pictures are not higher or wider than this."""
+"""Images are not higher or wider than this."""
 
 
 class PixelArray:
-    """The pixels of all pictures in one array, their keys being their places in it."""
+    """The pixels of all images in one array, their keys being their places in it."""
 
     def __init__(self, pixels: np.ndarray, name: str) -> None:
         check_pixels(pixels.shape, pixels.dtype, name)
@@ -28,44 +28,44 @@ class PixelArray:
         return len(self.pixels)
 
     def describe(self, key: int) -> str:
-        return f"picture {key} of {self.name}"
+        return f"image {key} of {self.name}"
 
     def read(self, keys: Collection[int]) -> Iterator[tuple[int, np.ndarray]]:
         for key in sorted(keys):
             yield key, np.ascontiguousarray(self.pixels[key])
 
 
-class EncodedPictures:
-    """A list with the bytes of a picture file for each picture, their keys being their places in it."""
+class EncodedImages:
+    """A list with the bytes of an image file for each image, their keys being their places in it."""
 
-    def __init__(self, pictures: Any, name: str) -> None:
-        if not isinstance(pictures, list):
-            raise TPNError(f"{name} is damaged: it is no list of pictures.")
-        self.pictures, self.name = pictures, name
+    def __init__(self, images: Any, name: str) -> None:
+        if not isinstance(images, list):
+            raise TPNError(f"{name} is damaged: it is no list of images.")
+        self.images, self.name = images, name
 
     def __len__(self) -> int:
-        return len(self.pictures)
+        return len(self.images)
 
     def describe(self, key: int) -> str:
-        return f"picture {key} of {self.name}"
+        return f"image {key} of {self.name}"
 
     def read(self, keys: Collection[int]) -> Iterator[tuple[int, bytes | Exception]]:
         for key in sorted(keys):
-            picture = self.pictures[key]
-            if isinstance(picture, PickledArray):
+            image = self.images[key]
+            if isinstance(image, PickledArray):
                 try:
-                    values = as_array(picture, self.describe(key))
+                    values = as_array(image, self.describe(key))
                     yield key, values.tobytes() if values.dtype == np.uint8 else ValueError("it is no array of bytes")
                 except TPNError as failure:
                     yield key, failure
-            elif isinstance(picture, (bytes, memoryview)):
-                yield key, bytes(picture)
+            elif isinstance(image, (bytes, memoryview)):
+                yield key, bytes(image)
             else:
                 yield key, ValueError("it is no array of bytes")
 
 
 class NpzPixels:
-    """The array of pixels in an .npz file, read from its beginning to its end, a picture at a time."""
+    """The array of pixels in an .npz file, read from its beginning to its end, an image at a time."""
 
     def __init__(self, container: Container, name: str, member: str) -> None:
         self.container, self.name, self.member = container, name, f"{member}.npy"
@@ -94,14 +94,14 @@ class NpzPixels:
         shape, fortran, dtype = read(stream)
         check_pixels(shape, dtype, self.container.describe(self.name))
         if fortran:
-            raise TPNError(f"{self.container.describe(self.name)} has its pictures in Fortran's order; save it in C's.")
+            raise TPNError(f"{self.container.describe(self.name)} has its images in Fortran's order; save it in C's.")
         return shape
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def describe(self, key: int) -> str:
-        return f"picture {key} of {self.name}"
+        return f"image {key} of {self.name}"
 
     def read(self, keys: Collection[int]) -> Iterator[tuple[int, np.ndarray]]:
         wanted, (_, *shape) = set(keys), self.shape
@@ -120,7 +120,7 @@ class NpzPixels:
 
 
 def check_pixels(shape: tuple[int, ...], dtype: Any, name: str) -> None:
-    """Refuse an array that is not one of pictures with three colours of 8 bits."""
+    """Refuse an array that is not one of images with three colours of 8 bits."""
     if (
         len(shape) != 4
         or shape[3] != 3
@@ -129,7 +129,7 @@ def check_pixels(shape: tuple[int, ...], dtype: Any, name: str) -> None:
         or not all(1 <= length <= LONGEST for length in shape[1:3])
     ):
         raise TPNError(
-            f"{name} has an array of the shape {shape} and the type {dtype} where pictures were expected: "
+            f"{name} has an array of the shape {shape} and the type {dtype} where images were expected: "
             "a number of them x height x width x 3, of 8 bits."
         )
 

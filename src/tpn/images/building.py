@@ -1,4 +1,4 @@
-"""Building the arrays of a store: every picture decoded and scaled once, whatever its source."""
+"""Building the arrays of a store: every image decoded and scaled once, whatever its source."""
 
 import hashlib
 import io
@@ -14,12 +14,12 @@ import numpy as np
 from tpn.errors import TPNError
 from tpn.files import explaining_failure
 from tpn.images.containers import size_text
-from tpn.images.listing import NAMED, Listing, Problems, Reader, counted
-from tpn.images.workers import CHANNELS, Picture, Target, decode_all, values_start
+from tpn.images.dataset_index import NAMED, DatasetIndex, Problems, Reader, counted
+from tpn.images.workers import CHANNELS, Image, Target, decode_all, values_start
 from tpn.progress import progress
 
 BLOCK = 2**22
-UNREADABLE = "pictures cannot be read and are left out"
+UNREADABLE = "images cannot be read and are left out"
 
 
 @dataclass
@@ -28,14 +28,14 @@ class Built:
 
     file: Path
     classes: dict[str, int]
-    """Class -> number of pictures, in the order of the rows."""
+    """Class -> number of images, in the order of the rows."""
     sources: np.ndarray
     """A digest of what each row was made from; 0 where that could not be read."""
     histogram: np.ndarray = field(default_factory=lambda: np.zeros((CHANNELS, 256), np.int64))
     """Channel -> how often each value occurs."""
 
     @property
-    def pictures(self) -> int:
+    def images(self) -> int:
         return sum(self.classes.values())
 
     def statistics(self) -> tuple[list[float], list[float]]:
@@ -47,28 +47,28 @@ class Built:
         return [round(float(mean), 6) for mean in means], [round(float(deviation), 6) for deviation in deviations]
 
 
-def build(listing: Listing, folder: Path, size: int) -> dict[str, Built]:
-    """Write an array per split into `folder`. What cannot be read is left out, and noted in the listing's problems."""
+def build(index: DatasetIndex, folder: Path, size: int) -> dict[str, Built]:
+    """Write an array per split into `folder`. What cannot be read is left out, and noted in the index's problems."""
     built: dict[str, Built] = {}
-    total = sum(count for split in listing.splits.values() for count in split.counts.values())
+    total = sum(count for split in index.splits.values() for count in split.counts.values())
     check_space(folder, total * size * size * CHANNELS)
-    for name, split in listing.splits.items():
+    for name, split in index.splits.items():
         classes = split.counts
         built[name] = Built(folder / f"{name}.npy", classes, np.zeros(sum(classes.values()), np.uint64))
-        make_file(built[name].file, built[name].pictures, size)
-    with progress("preparing pictures", total, "pictures") as advance:
-        for batch in decode_all(pictures_of(listing), {name: done.file for name, done in built.items()}, size, total):
+        make_file(built[name].file, built[name].images, size)
+    with progress("preparing images", total, "images") as advance:
+        for batch in decode_all(images_of(index), {name: done.file for name, done in built.items()}, size, total):
             for name, histogram in batch.histograms.items():
                 built[name].histogram += histogram
             for targets, digest in batch.decoded:
                 for target in targets:
                     built[target.split].sources[target.row] = digest
             for failure in batch.failures:
-                listing.problems.add(UNREADABLE, failure)
-            advance(batch.pictures)
+                index.problems.add(UNREADABLE, failure)
+            advance(batch.images)
     for name, done in built.items():
-        leave_out_gaps(done, name, listing.problems, size)
-    listing.remarks.extend(in_two_splits(built))
+        leave_out_gaps(done, name, index.problems, size)
+    index.remarks.extend(in_two_splits(built))
     built = {name: done for name, done in built.items() if done.classes}
     for done in built.values():
         with explaining_failure(done.file), open(done.file, "rb") as stream:
@@ -76,17 +76,17 @@ def build(listing: Listing, folder: Path, size: int) -> dict[str, Built]:
     return built
 
 
-def pictures_of(listing: Listing) -> Iterator[Picture]:
-    """Every picture as it lies in its source, with its name and the rows that it is for."""
+def images_of(index: DatasetIndex) -> Iterator[Image]:
+    """Every image as it lies in its source, with its name and the rows that it is for."""
     readers: dict[int, tuple[Reader, dict[Any, list[Target]]]] = {}
-    for name, split in listing.splits.items():
+    for name, split in index.splits.items():
         _, targets = readers.setdefault(id(split.reader), (split.reader, {}))
         keys = (key for keys in split.classes.values() for key in keys)
         for row, key in enumerate(keys):
             targets.setdefault(key, []).append(Target(name, row))
     for reader, targets in readers.values():
         for key, content in reader.read(targets):
-            yield Picture(reader.describe(key), content, targets[key])
+            yield Image(reader.describe(key), content, targets[key])
 
 
 def check_space(folder: Path, needed: int) -> None:
@@ -94,13 +94,13 @@ def check_space(folder: Path, needed: int) -> None:
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise TPNError(
-            f"The prepared pictures need {size_text(needed)} in {folder.parent}, where {size_text(free)} are free. "
+            f"The prepared images need {size_text(needed)} in {folder.parent}, where {size_text(free)} are free. "
             "Make room, choose a smaller --image-size, or another place with --cache."
         )
 
 
 def header(rows: int, size: int) -> bytes:
-    """The beginning of an .npy file with so many pictures; of the same length whatever their number."""
+    """The beginning of an .npy file with so many images; of the same length whatever their number."""
     stream = io.BytesIO()
     facts = {"descr": "|u1", "fortran_order": False, "shape": (rows, size, size, CHANNELS)}
     np.lib.format.write_array_header_1_0(stream, facts)
@@ -108,7 +108,7 @@ def header(rows: int, size: int) -> bytes:
 
 
 def make_file(path: Path, rows: int, size: int) -> None:
-    """Make an .npy file for so many pictures."""
+    """Make an .npy file for so many images."""
     start = header(rows, size)
     with explaining_failure(path), open(path, "wb") as stream:
         stream.write(start)
@@ -116,14 +116,14 @@ def make_file(path: Path, rows: int, size: int) -> None:
 
 
 def leave_out_gaps(split: Built, name: str, problems: Problems, size: int) -> None:
-    """Close the gaps that pictures left which could not be read."""
+    """Close the gaps that images left which could not be read."""
     kept = split.sources != 0
     if kept.all():
         return
     starts = np.cumsum([0, *split.classes.values()])
     counts = {class_: int(kept[starts[i] : starts[i + 1]].sum()) for i, class_ in enumerate(split.classes)}
     for class_ in [class_ for class_, count in counts.items() if count == 0]:
-        problems.add("classes have no picture that can be read, and are left out", f"{class_!r} ({name})")
+        problems.add("classes have no image that can be read, and are left out", f"{class_!r} ({name})")
         del counts[class_]
     split.classes, rows = counts, np.flatnonzero(kept)
     if split.classes:
@@ -151,7 +151,7 @@ def move_up(path: Path, rows: np.ndarray, size: int) -> None:
 
 
 def in_two_splits(built: dict[str, Built]) -> list[str]:
-    """A remark if the very same picture file is in two splits."""
+    """A remark if the very same image file is in two splits."""
     remarks, names = [], list(built)
     for index, first in enumerate(names):
         for second in names[index + 1 :]:
@@ -160,14 +160,14 @@ def in_two_splits(built: dict[str, Built]) -> list[str]:
                 pairs = {tuple(class_of(built[name], digest) for name in (first, second)) for digest in common}
                 examples = "; ".join(f"{one} and {other}" for one, other in sorted(pairs)[:NAMED])
                 remarks.append(
-                    f"{counted(len(common), f'pictures are both in the {first} and in the {second} split')}, in the "
+                    f"{counted(len(common), f'images are both in the {first} and in the {second} split')}, in the "
                     f"classes {examples}{' …' if len(pairs) > NAMED else ''}"
                 )
     return remarks
 
 
 def class_of(split: Built, source: np.uint64) -> str:
-    """The class of the first picture that was made from this."""
+    """The class of the first image that was made from this."""
     row = np.flatnonzero(split.sources == source)[0]
     ends = np.cumsum(list(split.classes.values()))
     return list(split.classes)[int(np.searchsorted(ends, row, side="right"))]

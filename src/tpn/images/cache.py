@@ -12,7 +12,7 @@ from pathlib import Path
 from tpn.errors import TPNError
 from tpn.files import UNFINISHED, explaining_failure, make_folder, resolved, sync_folder, write_json
 from tpn.images.building import build, checksum
-from tpn.images.listing import Listing, tell
+from tpn.images.dataset_index import DatasetIndex, tell
 from tpn.images.source import Source
 from tpn.images.store import FORMAT, MANIFEST, Store
 from tpn.images.workers import CHANNELS, uninterrupted
@@ -22,13 +22,13 @@ if sys.platform != "win32":
 
 
 def open_store(source: Source, size: int, cache: Path, strict: bool = False, verify: bool = False) -> Store:
-    """The store of a source with pictures of this size, built now if it has not been, or its source has changed.
+    """The store of a source with images of this size, built now if it has not been, or its source has changed.
 
     What is wrong with the source is told as warnings or, if `strict`, refused. `verify` compares a store that was built
     before with its checksums, and builds it anew if they are wrong.
     """
     if cache.resolve().is_relative_to(source.path):
-        raise TPNError(f"The cache {cache} lies among the pictures of {source.spec}: choose another with --cache.")
+        raise TPNError(f"The cache {cache} lies among the images of {source.spec}: choose another with --cache.")
     store = find_store(source, size, cache, verify)
     if store is None:
         if not source.path.exists():
@@ -114,16 +114,16 @@ def _sweep(cache: Path, mine: str) -> None:
 def _build(source: Source, size: int, cache: Path, strict: bool) -> None:
     """Build a store beside its place, and put it there when it is complete."""
     final = _folder(source, size, cache)
-    listing = source.listing()
-    if strict and listing.problems.sentences:
-        raise refusal(source, listing.problems.sentences)
+    index = source.index()
+    if strict and index.problems.sentences:
+        raise refusal(source, index.problems.sentences)
     part = final.with_name(f".{final.name}-{os.getpid()}{UNFINISHED}")
     make_folder(part)
     try:
         with explaining_failure(final):
-            _fill(part, source, listing, size)
-            if strict and listing.problems.sentences:
-                raise refusal(source, listing.problems.sentences)
+            _fill(part, source, index, size)
+            if strict and index.problems.sentences:
+                raise refusal(source, index.problems.sentences)
             as_it_is_now = type(source.container)(source.container.path)
             if not final.name.endswith(as_it_is_now.fingerprint):
                 raise _changed(source)
@@ -134,25 +134,25 @@ def _build(source: Source, size: int, cache: Path, strict: bool) -> None:
     finally:
         with uninterrupted():
             shutil.rmtree(part, ignore_errors=True)
-    tell([*listing.problems.sentences, *listing.remarks], source.spec)
+    tell([*index.problems.sentences, *index.remarks], source.spec)
 
 
-def _fill(folder: Path, source: Source, listing: Listing, size: int) -> None:
-    built = build(listing, folder, size)
+def _fill(folder: Path, source: Source, index: DatasetIndex, size: int) -> None:
+    built = build(index, folder, size)
     if not built:
-        raise TPNError(f"{source.spec} has no picture that can be read. {'. '.join(listing.problems.sentences)}.")
+        raise TPNError(f"{source.spec} has no image that can be read. {'. '.join(index.problems.sentences)}.")
     mean, std = built.get("train", next(iter(built.values()))).statistics()
     manifest = {
         "format": FORMAT,
         "source": source.identity,
-        "layout": listing.layout,
+        "layout": index.layout,
         "image_size": size,
         "channels": CHANNELS,
         "mean": mean,
         "std": std,
         "splits": {name: {"sha256": checksum(split.file), "classes": split.classes} for name, split in built.items()},
-        "problems": listing.problems.sentences,
-        "remarks": listing.remarks,
+        "problems": index.problems.sentences,
+        "remarks": index.remarks,
     }
     write_json(folder / MANIFEST, manifest)
 
@@ -171,7 +171,7 @@ def _locked(path: Path, wait: bool = True) -> Iterator[None]:
         except BlockingIOError:
             if not wait:
                 raise
-            print("Waiting for another process that prepares the same pictures …", file=sys.stderr, flush=True)
+            print("Waiting for another process that prepares the same images …", file=sys.stderr, flush=True)
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:

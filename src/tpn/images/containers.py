@@ -20,7 +20,7 @@ from typing import Any
 from tpn.errors import TPNError
 
 LARGEST_FILE = 2**28
-"""A picture file of more bytes than this is not read."""
+"""An image file of more bytes than this is not read."""
 DEEPEST = 10
 """Folders in folders beyond this depth are not looked at."""
 DAMAGES = (
@@ -187,7 +187,7 @@ def _hidden(name: str) -> bool:
 
 
 _BY_SYSTEMS = {"thumbs.db", "desktop.ini", "icon\r"}
-"""Files that operating systems put among pictures."""
+"""Files that operating systems put among images."""
 
 
 def size_text(size: float) -> str:
@@ -196,7 +196,7 @@ def size_text(size: float) -> str:
 
 
 def too_large(size: int) -> OSError:
-    return OSError(f"it has {size:,} bytes, more than any picture should ({LARGEST_FILE:,})")
+    return OSError(f"it has {size:,} bytes, more than any image should ({LARGEST_FILE:,})")
 
 
 def _facts(path: Path) -> str:

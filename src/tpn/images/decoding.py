@@ -1,4 +1,4 @@
-"""From the bytes of a picture file to an array of a fixed size."""
+"""From the bytes of an image file to an array of a fixed size."""
 
 import io
 import warnings
@@ -12,25 +12,25 @@ from jaxtyping import UInt8
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 MOST_PIXELS = 89_478_485
-"""Pictures with more pixels are taken for decompression bombs (this is Pillow's own limit)."""
+"""Images with more pixels are taken for decompression bombs (this is Pillow's own limit)."""
 NOT_DECODED = {"EPS", "WMF", "BUFR", "GRIB", "HDF5", "FITS", "MPEG"}
 """Formats that Pillow hands to other programs, or only recognises."""
 
 Pixels = UInt8[np.ndarray, "size size 3"]
 
 
-class NotAPicture(Exception):
-    """These bytes are no picture that can be read; why is the message."""
+class NotAnImage(Exception):
+    """These bytes are no image that can be read; why is the message."""
 
 
 def decode(content: bytes, size: int) -> Pixels:
-    """The picture as people see it: upright, over white where it is transparent, in colour, scaled to size x size."""
+    """The image as people see it: upright, over white where it is transparent, in colour, scaled to size x size."""
     with opened(content, size) as image:
         return scale(np.asarray(image), size)
 
 
 def thumbnail(content: bytes, size: int) -> bytes:
-    """The picture, with the sides that it has, as a JPEG file of at most size x size."""
+    """The image, with the sides that it has, as a JPEG file of at most size x size."""
     with opened(content, size) as image:
         image.thumbnail((size, size))
         file = io.BytesIO()
@@ -40,25 +40,23 @@ def thumbnail(content: bytes, size: int) -> bytes:
 
 @contextmanager
 def opened(content: bytes, size: int) -> Iterator[Image.Image]:
-    """The picture as people see it, with as much detail as scaling it to `size` needs."""
+    """The image as people see it, with as much detail as scaling it to `size` needs."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow warns of oddities that do not matter, or that fail below
             with Image.open(io.BytesIO(content), formats=formats()) as image:
                 if image.width * image.height > MOST_PIXELS:
-                    raise NotAPicture(
-                        f"it says it has {image.width}x{image.height} pixels, more than any picture should"
-                    )
+                    raise NotAnImage(f"it says it has {image.width}x{image.height} pixels, more than any image should")
                 image.draft(None, (2 * size, 2 * size))  # JPEG can leave out detail that scaling would remove anyway
                 yield in_colour(ImageOps.exif_transpose(image))
-    except (NotAPicture, MemoryError):
+    except (NotAnImage, MemoryError):
         raise
     except Exception as failure:  # Pillow's readers raise whatever they stumble over
-        raise NotAPicture(f"it cannot be read as a picture ({_reason(failure)})") from failure
+        raise NotAnImage(f"it cannot be read as an image ({_reason(failure)})") from failure
 
 
 def scale(pixels: UInt8[np.ndarray, "height width 3"], size: int) -> Pixels:
-    """The whole picture at size x size, with antialiasing; one that has this size already stays as it is."""
+    """The whole image at size x size, with antialiasing; one that has this size already stays as it is."""
     if pixels.shape[:2] == (size, size):
         return pixels
     resized = Image.fromarray(pixels).resize((size, size), Image.Resampling.BILINEAR)
@@ -66,7 +64,7 @@ def scale(pixels: UInt8[np.ndarray, "height width 3"], size: int) -> Pixels:
 
 
 def in_colour(image: Image.Image) -> Image.Image:
-    """Any kind of picture as red, green and blue of 8 bits."""
+    """Any kind of image as red, green and blue of 8 bits."""
     if image.mode in ("I", "F") or image.mode.startswith("I;"):
         return Image.fromarray(_to_8_bits(image)).convert("RGB")
     if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
@@ -80,7 +78,7 @@ def _to_8_bits(image: Image.Image) -> UInt8[np.ndarray, "height width"]:
     """Grey values of 16 or 32 bits, or floats, scaled to 8 bits."""
     values: Any = np.asarray(image, np.float32)
     if not np.isfinite(values).all():
-        raise NotAPicture("it has values that are not finite")
+        raise NotAnImage("it has values that are not finite")
     if image.mode in ("I", "F"):  # nothing says what white is: the least that has room for all values
         most = float(values.max(initial=0))
         full = next((full for full in (1.0, 255.0, 65535.0) if most <= full and (full > 1 or image.mode == "F")), most)
@@ -98,8 +96,8 @@ def formats() -> tuple[str, ...]:
 
 
 @cache
-def picture_suffixes() -> frozenset[str]:
-    """The endings of file names that picture files have."""
+def image_suffixes() -> frozenset[str]:
+    """The endings of file names that image files have."""
     readable = set(formats())
     return frozenset(suffix for suffix, name in Image.registered_extensions().items() if name in readable)
 

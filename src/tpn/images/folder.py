@@ -1,4 +1,4 @@
-"""A user's own folder of pictures."""
+"""A user's own folder of images."""
 
 import json
 from functools import cached_property
@@ -9,8 +9,8 @@ import numpy as np
 
 from tpn.errors import TPNError
 from tpn.images.containers import printable
-from tpn.images.layouts import SPLIT_FOLDERS, is_picture, of_pictures, read_rows
-from tpn.images.listing import Listing, SplitListing
+from tpn.images.dataset_index import DatasetIndex, SplitIndex
+from tpn.images.layouts import SPLIT_FOLDERS, is_image, of_images, read_rows
 from tpn.images.source import Source
 from tpn.images.split import SPLITS
 
@@ -42,26 +42,26 @@ class OwnFolder(Source):
         """The one folder that everything is in, as archives often have it, or nothing."""
         return wrapping_folder(self.container.names)
 
-    def find(self) -> Listing:
-        listing = Listing(self.container.kind, {})
+    def find(self) -> DatasetIndex:
+        index = DatasetIndex(self.container.kind, {})
         folders: dict[str, list[str]] = {}
         for name in self.container.names:
             folder, inside, _ = name.removeprefix(self.base).partition("/")
             if inside:
                 folders.setdefault(folder, []).append(name)
             elif folder not in LISTS:
-                listing.problems.add("files are in no class folder", printable(name))
+                index.problems.add("files are in no class folder", printable(name))
         splits = {folder: names for folder, names in folders.items() if folder.lower() in SPLIT_FOLDERS}
         if "train" in map(str.lower, splits) and (len(splits) > 1 or splits == folders):
             for folder in sorted(set(folders) - set(splits)):
-                listing.problems.add("folders are none of the splits and are left out", printable(folder))
-            self._take_split_folders(listing, splits)
+                index.problems.add("folders are none of the splits and are left out", printable(folder))
+            self._take_split_folders(index, splits)
         else:
-            self._divide(listing, of_pictures(folders, listing.problems))
-        return listing
+            self._divide(index, of_images(folders, index.problems))
+        return index
 
-    def _take_split_folders(self, listing: Listing, folders: dict[str, list[str]]) -> None:
-        listing.layout += " with folders of splits and classes"
+    def _take_split_folders(self, index: DatasetIndex, folders: dict[str, list[str]]) -> None:
+        index.layout += " with folders of splits and classes"
         for folder, names in folders.items():
             classes: dict[str, list[str]] = {}
             for name in names:
@@ -69,28 +69,28 @@ class OwnFolder(Source):
                 if inside:
                     classes.setdefault(class_, []).append(name)
                 else:
-                    listing.problems.add("files are in no class folder", printable(name))
+                    index.problems.add("files are in no class folder", printable(name))
             split = SPLIT_FOLDERS[folder.lower()]
-            if split in listing.splits:
+            if split in index.splits:
                 raise TPNError(f"{self.path} has two folders for the {split} split.")
-            listing.splits[split] = SplitListing(self.container, of_pictures(classes, listing.problems))
+            index.splits[split] = SplitIndex(self.container, of_images(classes, index.problems))
 
-    def _divide(self, listing: Listing, classes: dict[str, list[str]]) -> None:
+    def _divide(self, index: DatasetIndex, classes: dict[str, list[str]]) -> None:
         """Give each class to a split."""
         list_ = next((name for name in LISTS if f"{self.base}{name}" in self.container.names), None)
         if list_ is None:
-            listing.layout += " of classes, divided by chance"
+            index.layout += " of classes, divided by chance"
             chosen = divide(sorted(class_ for class_, names in classes.items() if names), self.class_seed)
         else:
-            listing.layout += f" of classes, divided by {list_}"
+            index.layout += f" of classes, divided by {list_}"
             chosen = self._read_list(list_)
             for class_ in sorted(set(classes) - {class_ for named in chosen.values() for class_ in named}):
-                listing.problems.add("classes are in no split and are left out", repr(class_))
+                index.problems.add("classes are in no split and are left out", repr(class_))
         for split, named in chosen.items():
             for class_ in sorted(set(named) - set(classes)):
-                listing.problems.add(f"classes of {list_} have no folder", repr(class_))
+                index.problems.add(f"classes of {list_} have no folder", repr(class_))
             found = {class_: classes[class_] for class_ in named if class_ in classes}
-            listing.splits[split] = SplitListing(self.container, found)
+            index.splits[split] = SplitIndex(self.container, found)
 
     def _read_list(self, list_: str) -> dict[str, list[str]]:
         """Split -> classes, as a file in the folder says."""
@@ -127,7 +127,7 @@ def _rows_of_json(text: str, where: Path) -> list[tuple[str, str]]:
 
 
 def wrapping_folder(names: list[str]) -> str:
-    """The path of the one folder that all files are in, if it holds folders and no pictures; "" if there is none."""
+    """The path of the one folder that all files are in, if it holds folders and no images; "" if there is none."""
     base = ""
     while True:
         tops = {name.removeprefix(base).partition("/")[0] for name in names if "/" in name.removeprefix(base)}
@@ -135,7 +135,7 @@ def wrapping_folder(names: list[str]) -> str:
         if len(tops) != 1 or loose or next(iter(tops)).lower() in SPLIT_FOLDERS:
             return base
         inner = f"{base}{next(iter(tops))}/"
-        if any(is_picture(name) for name in names if "/" not in name.removeprefix(inner)):
+        if any(is_image(name) for name in names if "/" not in name.removeprefix(inner)):
             return base
         base = inner
 

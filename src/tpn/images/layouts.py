@@ -1,4 +1,4 @@
-"""The ways in which people arrange picture files: lists in csv files, folders of classes, ILSVRC-2012's archives."""
+"""The ways in which people arrange image files: lists in csv files, folders of classes, ILSVRC-2012's archives."""
 
 import csv
 import io
@@ -8,55 +8,55 @@ from pathlib import PurePosixPath
 from tpn.errors import TPNError
 from tpn.images.archives import TarsOfClasses
 from tpn.images.containers import Container, printable
-from tpn.images.decoding import picture_suffixes
-from tpn.images.listing import Listing, Problems, SplitListing
+from tpn.images.dataset_index import DatasetIndex, Problems, SplitIndex
+from tpn.images.decoding import image_suffixes
 from tpn.images.split import SPLITS
 
 SPLIT_FOLDERS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 """What folders of splits are called."""
-NOT_PICTURES = "files are no pictures by name and are left out"
+NOT_IMAGES = "files are no images by name and are left out"
 
 
-def listed_in_csv(container: Container, where: str) -> Listing | None:
-    """The Ravi layout: train.csv, val.csv and test.csv with columns filename and label, and a folder of pictures."""
+def listed_in_csv(container: Container, where: str) -> DatasetIndex | None:
+    """The Ravi layout: train.csv, val.csv and test.csv with columns filename and label, and a folder of images."""
     lists = {split: shallowest(container.names, f"{split}.csv") for split in SPLITS}
     if not all(lists.values()):
         return None
-    pictures = _Pictures(container, str(PurePosixPath(lists["train"] or "").parent))
-    listing = Listing(f"{where} with csv lists (Ravi layout)", {})
+    images = _Images(container, str(PurePosixPath(lists["train"] or "").parent))
+    index = DatasetIndex(f"{where} with csv lists (Ravi layout)", {})
     used: set[str] = set()
     for split, name in lists.items():
         assert name is not None, "checked above"
         classes: dict[str, list[str]] = {}
         seen: set[str] = set()
         for row, (file, label) in enumerate(read_rows(container, name, ("filename", "label")), 2):
-            picture = pictures.find(file)
-            if picture is None:
-                listing.problems.add("rows of the lists have no picture", f"{split}.csv, row {row}: {printable(file)}")
-            elif picture in seen:
-                listing.problems.add("rows of the lists repeat another", f"{split}.csv, row {row}: {printable(file)}")
+            image = images.find(file)
+            if image is None:
+                index.problems.add("rows of the lists have no image", f"{split}.csv, row {row}: {printable(file)}")
+            elif image in seen:
+                index.problems.add("rows of the lists repeat another", f"{split}.csv, row {row}: {printable(file)}")
             else:
-                classes.setdefault(label, []).append(picture)
-                seen.add(picture)
+                classes.setdefault(label, []).append(image)
+                seen.add(image)
         used |= seen
-        listing.splits[split] = SplitListing(container, {label: sorted(names) for label, names in classes.items()})
-    for picture in sorted(pictures.names - used):
-        listing.problems.add("pictures are in none of the lists", printable(picture))
-    return listing
+        index.splits[split] = SplitIndex(container, {label: sorted(names) for label, names in classes.items()})
+    for image in sorted(images.names - used):
+        index.problems.add("images are in none of the lists", printable(image))
+    return index
 
 
-class _Pictures:
-    """The pictures that the rows of lists can mean."""
+class _Images:
+    """The images that the rows of lists can mean."""
 
     def __init__(self, container: Container, base: str) -> None:
         self.container, self.base = container, base
-        self.names = {name for name in container.names if is_picture(name)}
+        self.names = {name for name in container.names if is_image(name)}
         self.by_file_name: dict[str, list[str]] = {}
         for name in self.names:
             self.by_file_name.setdefault(PurePosixPath(name).name, []).append(name)
 
     def find(self, file: str) -> str | None:
-        """The picture at that path, from the lists or from the folder `images`; or the only one with that file name."""
+        """The image at that path, from the lists or from the folder `images`; or the only one with that file name."""
         path = PurePosixPath(file.replace("\\", "/"))
         for folder in ("images", ""):
             if (name := str(PurePosixPath(self.base, folder, path))) in self.names:
@@ -64,7 +64,7 @@ class _Pictures:
         found = self.by_file_name.get(path.name, [])
         if len(found) > 1:
             raise TPNError(
-                f"{self.container.path} has several pictures called {printable(path.name)}, such as "
+                f"{self.container.path} has several images called {printable(path.name)}, such as "
                 f"{printable(min(found))} and {printable(max(found))}, and its lists do not say which they mean."
             )
         return found[0] if found else None
@@ -92,7 +92,7 @@ def read_rows(container: Container, name: str, columns: tuple[str, str]) -> list
     return rows
 
 
-def split_folders(container: Container, where: str) -> Listing | None:
+def split_folders(container: Container, where: str) -> DatasetIndex | None:
     """Folders for train, val and test with a folder for each class."""
     best: dict[str, dict[str, dict[str, list[str]]]] = {}
     for name in container.names:
@@ -105,29 +105,29 @@ def split_folders(container: Container, where: str) -> Listing | None:
     complete = [base for base, splits in best.items() if len(splits) == len(SPLITS)]
     if not complete:
         return None
-    listing = Listing(f"{where} with folders of splits and classes", {})
+    index = DatasetIndex(f"{where} with folders of splits and classes", {})
     for split, classes in best[min(complete, key=len)].items():
-        listing.splits[split] = SplitListing(container, of_pictures(classes, listing.problems))
-    return listing
+        index.splits[split] = SplitIndex(container, of_images(classes, index.problems))
+    return index
 
 
-def of_pictures(classes: dict[str, list[str]], problems: Problems) -> dict[str, list[str]]:
-    """Class -> its files that are pictures by their names."""
+def of_images(classes: dict[str, list[str]], problems: Problems) -> dict[str, list[str]]:
+    """Class -> its files that are images by their names."""
     kept: dict[str, list[str]] = {}
     for class_, names in classes.items():
-        pictures = [name for name in names if is_picture(name)]
-        for name in sorted(set(names) - set(pictures)):
-            problems.add(NOT_PICTURES, printable(name))
-        kept[class_] = sorted(pictures)
+        images = [name for name in names if is_image(name)]
+        for name in sorted(set(names) - set(images)):
+            problems.add(NOT_IMAGES, printable(name))
+        kept[class_] = sorted(images)
     return kept
 
 
-def ilsvrc(container: Container, lists: Mapping[str, Iterable[str]]) -> Listing | None:
-    """The training pictures of ILSVRC-2012 that are in these classes (split -> classes), sorted by name.
+def ilsvrc(container: Container, lists: Mapping[str, Iterable[str]]) -> DatasetIndex | None:
+    """The training images of ILSVRC-2012 that are in these classes (split -> classes), sorted by name.
 
     They come as a tar of class tars, a folder of class tars, or folders of classes at any depth.
     """
-    listing = Listing(f"cut from ILSVRC-2012 in a {container.kind}", {})
+    index = DatasetIndex(f"cut from ILSVRC-2012 in a {container.kind}", {})
     wanted = {class_ for classes in lists.values() for class_ in classes}
     archives: dict[str, str] = {}
     for name in container.names:
@@ -138,23 +138,23 @@ def ilsvrc(container: Container, lists: Mapping[str, Iterable[str]]) -> Listing 
     bases: dict[str, dict[str, list[str]]] = {}
     for name in reader.names:
         *folders, class_, _ = ["", *name.split("/")]
-        if class_ in wanted and is_picture(name):
+        if class_ in wanted and is_image(name):
             bases.setdefault("/".join(folders), {}).setdefault(class_, []).append(name)
     if not bases:
         return None
-    base = max(bases, key=lambda base: (base.endswith("train"), len(bases[base])))  # its validation pictures lie apart
+    base = max(bases, key=lambda base: (base.endswith("train"), len(bases[base])))  # its validation images lie apart
     for class_ in sorted(wanted - set(bases[base])):
-        listing.problems.add("classes of the benchmark are missing in this copy of ILSVRC-2012", class_)
+        index.problems.add("classes of the benchmark are missing in this copy of ILSVRC-2012", class_)
     for split, classes in lists.items():
         found = {class_: sorted(bases[base][class_]) for class_ in classes if class_ in bases[base]}
-        listing.splits[split] = SplitListing(reader, found)
-    return listing
+        index.splits[split] = SplitIndex(reader, found)
+    return index
 
 
-def is_picture(name: str) -> bool:
-    """Is this the name of a picture file? One without an ending may be."""
+def is_image(name: str) -> bool:
+    """Is this the name of an image file? One without an ending may be."""
     suffix = PurePosixPath(name).suffix.lower()
-    return not suffix or suffix in picture_suffixes()
+    return not suffix or suffix in image_suffixes()
 
 
 def shallowest(names: Iterable[str], file_name: str) -> str | None:

@@ -1,4 +1,4 @@
-"""What is common to all places that a user's pictures come from."""
+"""What is common to all places that a user's images come from."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from typing import Any
 from tpn.errors import TPNError
 from tpn.images.archives import open_container
 from tpn.images.containers import Container, Folder, as_text, printable
-from tpn.images.listing import Listing
+from tpn.images.dataset_index import DatasetIndex
 from tpn.images.split import SplitInfo
 
 PARTS = {".pkl", ".pickle", ".npz", ".csv"}
@@ -17,12 +17,12 @@ PARTS = {".pkl", ".pickle", ".npz", ".csv"}
 
 
 class Source(ABC):
-    """Pictures of a user: where they lie, and how they are to be read."""
+    """Images of a user: where they lie, and how they are to be read."""
 
     kind: str
     """What --data calls it."""
     image_size: int = 84
-    """The size that pictures are scaled to, if the user names none."""
+    """The size that images are scaled to, if the user names none."""
     labelled_share: float = 0.4
     """The share of each training class that has labels, in semi-supervised training."""
 
@@ -40,7 +40,7 @@ class Source(ABC):
 
     @cached_property
     def container(self) -> Container:
-        """The folder or archive that holds the pictures."""
+        """The folder or archive that holds the images."""
         if self.path.suffix in PARTS and self.path.is_file():  # one of several files of a benchmark
             return Folder(self.path.parent)
         return open_container(self.path)
@@ -52,22 +52,22 @@ class Source(ABC):
         if container := self.__dict__.pop("container", None):
             container.close()
 
-    def listing(self) -> Listing:
+    def index(self) -> DatasetIndex:
         """What it holds, in order."""
-        listing = self.find()
+        index = self.find()
         for failure in self.container.unreadable:
-            listing.problems.add("folders may not be read", printable(failure))
+            index.problems.add("folders may not be read", printable(failure))
         for name in self.container.empty_folders:
-            listing.problems.add("folders are empty", printable(name))
-        listing.tidy(self.spec)
-        listing.remarks.extend(self.incompleteness(listing))
-        return listing
+            index.problems.add("folders are empty", printable(name))
+        index.tidy(self.spec)
+        index.remarks.extend(self.incompleteness(index))
+        return index
 
     @abstractmethod
-    def find(self) -> Listing:
+    def find(self) -> DatasetIndex:
         """What it holds, as it is found."""
 
-    def incompleteness(self, listing: Listing) -> list[str]:
+    def incompleteness(self, index: DatasetIndex) -> list[str]:
         """A remark if something is missing of what everybody has."""
         return []
 
@@ -81,7 +81,7 @@ class Source(ABC):
         )
 
     def split_info(self, classes: Mapping[str, int]) -> SplitInfo:
-        """How much is in a split of so many pictures in each class."""
+        """How much is in a split of so many images in each class."""
         return SplitInfo(len(classes), sum(classes.values()), self.categories(list(classes)))
 
     def categories(self, classes: list[str]) -> int | None:

@@ -1,4 +1,4 @@
-"""What every source of pictures becomes: one uint8 array per split, grouped by class."""
+"""What every source of images becomes: one uint8 array per split, grouped by class."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -15,10 +15,10 @@ SPLITS = ("train", "val", "test")
 
 @dataclass(frozen=True)
 class Split:
-    """The pictures of some classes: those of class c are the rows starts[c] to starts[c + 1]."""
+    """The images of some classes: those of class c are the rows starts[c] to starts[c + 1]."""
 
     name: str
-    pictures: UInt8[np.ndarray, "picture height width channel"]
+    images: UInt8[np.ndarray, "image height width channel"]
     classes: tuple[str, ...]
     starts: Int64[np.ndarray, "bounds"]
     labelled_share: float = 0.4
@@ -26,12 +26,12 @@ class Split:
 
     @property
     def counts(self) -> Int64[np.ndarray, "class"]:
-        """How many pictures each class has."""
+        """How many images each class has."""
         return np.diff(self.starts)
 
     def load(self, rows: Int64[np.ndarray, "row"]) -> Float[Tensor, "row channel height width"]:
-        """The pictures of these rows as values of 0 to 1, in channels-last memory."""
-        return torch.from_numpy(self.pictures[rows]).permute(0, 3, 1, 2).to(torch.float32).div_(255)
+        """The images of these rows as values of 0 to 1, in channels-last memory."""
+        return torch.from_numpy(self.images[rows]).permute(0, 3, 1, 2).to(torch.float32).div_(255)
 
 
 @dataclass(frozen=True)
@@ -45,34 +45,34 @@ class SplitInfo:
 
 
 class Images(ABC):
-    """An opened source of pictures."""
+    """An opened source of images."""
 
     spec: str
     """As --data takes it."""
     image_size: int
     channels: int
     mean: tuple[float, ...]
-    """Of each channel of the training pictures, for values of 0 to 1."""
+    """Of each channel of the training images, for values of 0 to 1."""
     std: tuple[float, ...]
     digest: str
-    """Different for different pictures."""
+    """Different for different images."""
 
     @abstractmethod
     def info(self) -> dict[str, SplitInfo]:
-        """Split -> how many classes and pictures it has."""
+        """Split -> how many classes and images it has."""
 
     @abstractmethod
     def split(self, name: str) -> Split:
-        """The pictures of one split: train, val or test."""
+        """The images of one split: train, val or test."""
 
 
 def resize(
-    pictures: UInt8[np.ndarray, "picture height width channel"], size: int
-) -> UInt8[np.ndarray, "picture size size channel"]:
-    """Scale pictures to size x size with antialiasing, a few at a time."""
-    resized = np.empty((len(pictures), size, size, pictures.shape[3]), np.uint8)
-    for part in _parts(len(pictures), 1024):
-        values = torch.from_numpy(pictures[part]).permute(0, 3, 1, 2).float()
+    images: UInt8[np.ndarray, "image height width channel"], size: int
+) -> UInt8[np.ndarray, "image size size channel"]:
+    """Scale images to size x size with antialiasing, a few at a time."""
+    resized = np.empty((len(images), size, size, images.shape[3]), np.uint8)
+    for part in _parts(len(images), 1024):
+        values = torch.from_numpy(images[part]).permute(0, 3, 1, 2).float()
         values = F.interpolate(values, (size, size), mode="bilinear", antialias=True, align_corners=False)
         resized[part] = values.round_().clamp_(0, 255).byte().permute(0, 2, 3, 1).numpy()
     return resized

@@ -62,12 +62,12 @@ class Store(Images):
         path = self.folder / f"{name}.npy"
         expected = (sum(self._classes[name].values()), self.image_size, self.image_size, CHANNELS)
         try:
-            pictures = np.load(path, mmap_mode="r", allow_pickle=False)
-            if pictures.shape != expected or pictures.dtype != np.uint8:
-                raise ValueError(f"it holds {pictures.shape} instead of {expected}")
+            images = np.load(path, mmap_mode="r", allow_pickle=False)
+            if images.shape != expected or images.dtype != np.uint8:
+                raise ValueError(f"it holds {images.shape} instead of {expected}")
         except (OSError, ValueError, EOFError) as failure:
             raise TPNError(f"{path} is damaged: {failure}. Build it anew with tpn data prepare.") from failure
-        return np.asarray(pictures)
+        return np.asarray(images)
 
     def check(self, sums: bool = False) -> None:
         """Refuse a store whose arrays cannot be opened or, with `sums`, are not what they were when it was built."""

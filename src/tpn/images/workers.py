@@ -1,4 +1,4 @@
-"""Decoding pictures with all processors: this process reads, the others decode, scale and write into the arrays."""
+"""Decoding images with all processors: this process reads, the others decode, scale and write into the arrays."""
 
 import hashlib
 import multiprocessing as mp
@@ -17,26 +17,26 @@ import numpy as np
 
 from tpn.errors import TPNError
 from tpn.files import explaining_failure
-from tpn.images.decoding import NotAPicture, decode, scale
+from tpn.images.decoding import NotAnImage, decode, scale
 
 CHANNELS = 3
-PICTURES_AT_ONCE = 64
+IMAGES_AT_ONCE = 64
 BYTES_AT_ONCE = 2**23
 FEW = 256
-"""So few pictures are decoded faster than further processes are started."""
+"""So few images are decoded faster than further processes are started."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """The row of a split that a picture is for."""
+    """The row of a split that an image is for."""
 
     split: str
     row: int
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A picture as its source holds it: the bytes of a file, pixels, or why there is neither."""
+class Image:
+    """An image as its source holds it: the bytes of a file, pixels, or why there is neither."""
 
     name: str
     content: bytes | np.ndarray | Exception
@@ -51,20 +51,20 @@ class Picture:
 
 @dataclass
 class Batch:
-    """What became of some pictures."""
+    """What became of some images."""
 
-    pictures: int
+    images: int
     decoded: list[tuple[list[Target], int]] = field(default_factory=list)
     """The rows that were written, and a digest of what was in the source."""
     failures: list[str] = field(default_factory=list)
-    """The pictures that could not be read, and why."""
+    """The images that could not be read, and why."""
     histograms: dict[str, np.ndarray] = field(default_factory=dict)
     """Split -> channel -> how often each value occurs."""
 
 
-def decode_all(pictures: Iterable[Picture], files: dict[str, Path], size: int, total: int) -> Iterator[Batch]:
-    """Decode pictures into the rows of these .npy files, and yield what became of them, in any order."""
-    batches = in_batches(pictures)
+def decode_all(images: Iterable[Image], files: dict[str, Path], size: int, total: int) -> Iterator[Batch]:
+    """Decode images into the rows of these .npy files, and yield what became of them, in any order."""
+    batches = in_batches(images)
     with explaining_failure(next(iter(files.values())).parent):
         if total <= FEW:
             yield from (decode_batch(batch, files, size) for batch in batches)
@@ -72,7 +72,7 @@ def decode_all(pictures: Iterable[Picture], files: dict[str, Path], size: int, t
             yield from _decode_in_processes(batches, files, size)
 
 
-def _decode_in_processes(batches: Iterable[list[Picture]], files: dict[str, Path], size: int) -> Iterator[Batch]:
+def _decode_in_processes(batches: Iterable[list[Image]], files: dict[str, Path], size: int) -> Iterator[Batch]:
     count = processors()
     context = mp.get_context("fork" if "fork" in mp.get_all_start_methods() else None)
     pool = ProcessPoolExecutor(count, context, initializer=_prepare_worker)
@@ -86,7 +86,7 @@ def _decode_in_processes(batches: Iterable[list[Picture]], files: dict[str, Path
         yield from (future.result() for future in pending)
     except BrokenProcessPool as failure:
         raise TPNError(
-            "A process that decoded pictures has died, perhaps for want of memory. Nothing half-done is kept."
+            "A process that decoded images has died, perhaps for want of memory. Nothing half-done is kept."
         ) from failure
     finally:
         with uninterrupted():
@@ -111,37 +111,37 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def in_batches(pictures: Iterable[Picture]) -> Iterator[list[Picture]]:
-    """As many pictures as are worth sending to another process at once."""
-    batch: list[Picture] = []
+def in_batches(images: Iterable[Image]) -> Iterator[list[Image]]:
+    """As many images as are worth sending to another process at once."""
+    batch: list[Image] = []
     size = 0
-    for picture in pictures:
-        batch.append(picture)
-        size += picture.size
-        if len(batch) >= PICTURES_AT_ONCE or size >= BYTES_AT_ONCE:
+    for image in images:
+        batch.append(image)
+        size += image.size
+        if len(batch) >= IMAGES_AT_ONCE or size >= BYTES_AT_ONCE:
             yield batch
             batch, size = [], 0
     if batch:
         yield batch
 
 
-def decode_batch(batch: list[Picture], files: dict[str, Path], size: int) -> Batch:
-    """Decode pictures into their rows."""
-    result = Batch(sum(len(picture.targets) for picture in batch))
+def decode_batch(batch: list[Image], files: dict[str, Path], size: int) -> Batch:
+    """Decode images into their rows."""
+    result = Batch(sum(len(image.targets) for image in batch))
     written: dict[str, list[np.ndarray]] = {}
     with _Rows(files, size) as rows:
-        for picture in batch:
+        for image in batch:
             try:
-                pixels, digest = _pixels(picture, size)
-            except NotAPicture as failure:
-                result.failures.extend([f"{picture.name}: {failure}"] * len(picture.targets))
+                pixels, digest = _pixels(image, size)
+            except NotAnImage as failure:
+                result.failures.extend([f"{image.name}: {failure}"] * len(image.targets))
                 continue
-            for target in picture.targets:
+            for target in image.targets:
                 rows.write(target, pixels)
                 written.setdefault(target.split, []).append(pixels)
-            result.decoded.append((picture.targets, digest))
-    for split, pictures in written.items():
-        result.histograms[split] = histogram(np.stack(pictures))
+            result.decoded.append((image.targets, digest))
+    for split, images in written.items():
+        result.histograms[split] = histogram(np.stack(images))
     return result
 
 
@@ -150,11 +150,11 @@ def histogram(pixels: np.ndarray) -> np.ndarray:
     return np.stack([np.bincount(pixels[..., channel].ravel(), minlength=256) for channel in range(CHANNELS)])
 
 
-def _pixels(picture: Picture, size: int) -> tuple[np.ndarray, int]:
-    """The pixels of a picture, and a digest of its source that is never 0."""
-    content = picture.content
+def _pixels(image: Image, size: int) -> tuple[np.ndarray, int]:
+    """The pixels of an image, and a digest of its source that is never 0."""
+    content = image.content
     if isinstance(content, Exception):
-        raise NotAPicture(str(content))
+        raise NotAnImage(str(content))
     raw = content.tobytes() if isinstance(content, np.ndarray) else content
     digest = int.from_bytes(hashlib.blake2b(raw, digest_size=8).digest(), "little") or 1
     return (scale(content, size) if isinstance(content, np.ndarray) else decode(content, size)), digest
@@ -199,7 +199,7 @@ def _prepare_worker() -> None:
     """Leave Ctrl-C to the main process, and end when that ends, however it does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # some decoders print what they think of a picture
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # some decoders print what they think of an image
     parent = mp.parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()

@@ -1,1 +1,1 @@
-"""Labelling the rest: an estimator that spreads labels over millions of points, and folders of pictures."""
+"""Labelling the rest: an estimator that spreads labels over millions of points, and folders of images."""

@@ -1,4 +1,4 @@
-"""From picture files to features: each content once, then from the cache."""
+"""From image files to features: each content once, then from the cache."""
 
 import warnings
 from collections.abc import Generator, Iterable, Sequence
@@ -13,19 +13,19 @@ import torch
 
 from tpn.errors import TPNError
 from tpn.images.containers import LARGEST_FILE, printable, too_large
-from tpn.images.decoding import NotAPicture, decode
-from tpn.images.listing import Problems
-from tpn.labelling.cache import FeatureCache, digest, facts_of
+from tpn.images.dataset_index import Problems
+from tpn.images.decoding import NotAnImage, decode
+from tpn.labelling.feature_cache import FeatureCache, digest, facts_of
 from tpn.labelling.networks import Network, NetworkName
 from tpn.progress import progress
 
-PICTURES_AT_ONCE = 32
-UNREADABLE = "pictures cannot be read and are left out"
+IMAGES_AT_ONCE = 32
+UNREADABLE = "images cannot be read and are left out"
 
 
 @dataclass(frozen=True)
 class Embedded:
-    """The features of those pictures that can be read."""
+    """The features of those images that can be read."""
 
     names: list[str]
     features: np.ndarray
@@ -42,13 +42,13 @@ class Decoded:
     pixels: np.ndarray | None = None
     """If its content has to be embedded."""
     why: str = ""
-    """If it is no picture."""
+    """If it is no image."""
 
 
 def embed(
     folder: Path, names: Sequence[str], network: NetworkName, cache: Path, device: torch.device, problems: Problems
 ) -> Embedded:
-    """The features of these files of a folder. Those that are no pictures are left out, and noted."""
+    """The features of these files of a folder. Those that are no images are left out, and noted."""
     with FeatureCache(cache) as known:
         contents = dict(zip(names, known.contents([folder / name for name in names]), strict=True))
         features = known.features(network.key, {content for content in contents.values() if content is not None})
@@ -56,7 +56,7 @@ def embed(
         if missing:
             loaded = network.load()
             with (
-                progress("embedding", len(names), "pictures", len(names) - len(missing)) as advance,
+                progress("embedding", len(names), "images", len(names) - len(missing)) as advance,
                 closing(_decoded(folder, missing, loaded.image_size)) as batches,
             ):
                 for batch in batches:
@@ -69,7 +69,7 @@ def embed(
                     advance(len(batch))
         used = [name for name in names if contents[name] in features]
         if not used:
-            raise TPNError(f"None of the files in {folder} can be read as a picture. {'. '.join(problems.sentences)}.")
+            raise TPNError(f"None of the files in {folder} can be read as an image. {'. '.join(problems.sentences)}.")
         return Embedded(used, np.stack([features[contents[name]] for name in used]))  # type: ignore[index]
 
 
@@ -89,8 +89,8 @@ def _embed_batch(
     if new:
         pixels = torch.from_numpy(np.stack([pixels for pixels in new.values() if pixels is not None]))
         with torch.inference_mode():
-            pictures = pixels.to(device).permute(0, 3, 1, 2).float().div_(255)
-            embedded = network.embed(pictures).float().cpu().numpy()
+            images = pixels.to(device).permute(0, 3, 1, 2).float().div_(255)
+            embedded = network.embed(images).float().cpu().numpy()
         if not np.isfinite(embedded).all():
             raise TPNError(f"{network.title} gives features that are not numbers.")
         made = dict(zip(new, embedded, strict=True))
@@ -103,7 +103,7 @@ def _embed_batch(
 def _decoded(folder: Path, names: Iterable[str], size: int) -> Generator[list[Decoded], None, None]:
     """Files read and decoded, in batches, the next ones while the last is being embedded."""
     remaining = iter(names)
-    batches = iter(lambda: list(islice(remaining, PICTURES_AT_ONCE)), [])
+    batches = iter(lambda: list(islice(remaining, IMAGES_AT_ONCE)), [])
     # decoding silences warnings for a while, and threads that do so at the same time leave them silenced
     with warnings.catch_warnings(), ThreadPoolExecutor() as pool:
         waiting = [pool.map(lambda name: _decode(folder, name, size), batch) for batch in islice(batches, 2)]
@@ -127,5 +127,5 @@ def _decode(folder: Path, name: str, size: int) -> Decoded:
         return Decoded(name, facts or "", digest(content), decode(content, size))
     except OSError as failure:
         return Decoded(name, why=failure.strerror or str(failure))
-    except NotAPicture as failure:
+    except NotAnImage as failure:
         return Decoded(name, why=str(failure))

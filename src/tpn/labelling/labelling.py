@@ -1,4 +1,4 @@
-"""Labels for all pictures of a folder from the labels of a few."""
+"""Labels for all images of a folder from the labels of a few."""
 
 import csv
 import io
@@ -11,31 +11,31 @@ import numpy as np
 from tpn.errors import TPNError
 from tpn.files import write_text
 from tpn.images.containers import as_text
-from tpn.labelling.estimator import LabelPropagator
 from tpn.labelling.suggestions import suggest
+from tpn.semi_supervised.label_propagator import LabelPropagator
 
 
 @dataclass(frozen=True)
 class Labelled:
-    """What every picture is, and how sure that is."""
+    """What every image is, and how sure that is."""
 
     names: list[str]
     classes: list[str]
     best: np.ndarray
-    """The most probable class of each picture, as an index."""
+    """The most probable class of each image, as an index."""
     confidence: np.ndarray
-    """The probability of that class, less where a picture seems to be of none."""
+    """The probability of that class, less where an image seems to be of none."""
     given: np.ndarray
     """Which labels were given."""
     kept: np.ndarray
     """Which are sure enough to be kept."""
     suggestions: np.ndarray
-    """Pictures to label next, the most helpful first."""
+    """Images to label next, the most helpful first."""
     unreached: int
-    """How many pictures no label reaches on the graph."""
+    """How many images no label reaches on the graph."""
 
     def label(self, index: int) -> str:
-        """The label of a picture; nothing if it is too doubtful."""
+        """The label of an image; nothing if it is too doubtful."""
         return self.classes[self.best[index]] if self.kept[index] else ""
 
 
@@ -47,12 +47,12 @@ def label_rest(
     min_confidence: float = 0.0,
     suggestions: int = 0,
 ) -> Labelled:
-    """Spread the labels of some pictures, which are these points, to all of them."""
+    """Spread the labels of some images, which are these points, to all of them."""
     classes = sorted({labels[name] for name in names if name in labels})
     if len(classes) < 2:
         raise TPNError(
-            f"Of the pictures that can be read, {'those of one class only' if classes else 'none'} have labels: there "
-            "must be labelled pictures of two classes at least."
+            f"Of the images that can be read, {'those of one class only' if classes else 'none'} have labels: there "
+            "must be labelled images of two classes at least."
         )
     code = {class_: index for index, class_ in enumerate(classes)}
     y = np.array([code[labels[name]] if name in labels else -1 for name in names])
@@ -71,8 +71,8 @@ def label_rest(
     )
 
 
-def read_features(file: Path, pictures: int) -> np.ndarray:
-    """Features that were made elsewhere: a row for each picture, in the order of their paths."""
+def read_features(file: Path, images: int) -> np.ndarray:
+    """Features that were made elsewhere: a row for each image, in the order of their paths."""
     try:
         with open(file, "rb") as stream:
             loaded = np.load(stream, allow_pickle=False)
@@ -80,10 +80,10 @@ def read_features(file: Path, pictures: int) -> np.ndarray:
         raise TPNError(f"Cannot read {file} as an array of numbers (.npy): {failure}.") from failure
     whole = isinstance(loaded, np.ndarray) and loaded.ndim == 2 and loaded.shape[1] > 0
     if not whole or loaded.dtype.kind not in "fiu":
-        raise TPNError(f"{file} must hold one matrix of numbers: a row for each picture, a column for each feature.")
-    if len(loaded) != pictures:
+        raise TPNError(f"{file} must hold one matrix of numbers: a row for each image, a column for each feature.")
+    if len(loaded) != images:
         raise TPNError(
-            f"{file} has {len(loaded):,} rows, and the folder {pictures:,} pictures: there must be a row for each, "
+            f"{file} has {len(loaded):,} rows, and the folder {images:,} images: there must be a row for each, "
             "in the order of their paths."
         )
     with np.errstate(over="ignore"):
@@ -95,7 +95,7 @@ def read_features(file: Path, pictures: int) -> np.ndarray:
 
 
 def write_labels(file: Path, labelled: Labelled) -> None:
-    """path,label,confidence for every picture; labels that were given have confidence 1."""
+    """path,label,confidence for every image; labels that were given have confidence 1."""
     rows = [
         (as_text(name), labelled.label(index), f"{1.0 if labelled.given[index] else labelled.confidence[index]:.4f}")
         for index, name in enumerate(labelled.names)

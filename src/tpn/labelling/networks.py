@@ -1,4 +1,4 @@
-"""Networks that turn pictures into features: pre-trained ones, and runs of ours."""
+"""Networks that turn images into features: pre-trained ones, and runs of ours."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from torch import Tensor
 
 from tpn.backbones.efficientnet_lite0 import EfficientNetLite0, weights_file
 from tpn.errors import TPNError
-from tpn.training.initial import weights_digest
-from tpn.training.run import find_run, load
+from tpn.runs.folder import find_run, load
+from tpn.training.warm_start import weights_digest
 
 DEFAULT = "efficientnet-lite0"
 TIMM = "timm:"
@@ -20,13 +20,13 @@ TIMM = "timm:"
 
 @dataclass(frozen=True)
 class Network:
-    """A network, and the pictures that it takes."""
+    """A network, and the images that it takes."""
 
     key: str
     """What tells its features from those of other networks."""
     image_size: int
-    embed: Callable[[Float[Tensor, "picture 3 size size"]], Float[Tensor, "picture feature"]]
-    """From pictures with values of 0 to 1 to features."""
+    embed: Callable[[Float[Tensor, "image 3 size size"]], Float[Tensor, "image feature"]]
+    """From images with values of 0 to 1 to features."""
     title: str
     """What to call it when speaking to people."""
 
@@ -54,7 +54,7 @@ def find_network(name: str, device: torch.device) -> NetworkName:
     run = find_run(name)
     config, key = run.read_config(), f"run-{weights_digest(run.folder)}"
     if config.channels != 3:
-        raise TPNError(f"{name} was trained on pictures of {config.channels} channel(s), not on coloured ones.")
+        raise TPNError(f"{name} was trained on images of {config.channels} channel(s), not on coloured ones.")
     return NetworkName(key, lambda: _of_run(name, key, device))
 
 
@@ -65,11 +65,11 @@ def _efficientnet(key: str, device: torch.device) -> Network:
 
 def _of_run(name: str, key: str, device: torch.device) -> Network:
     method = load(name).to(device)
-    if not method.represents:
-        raise TPNError(f"{method.info.name} makes no features of single pictures: choose a run of another method.")
+    if not method.embeds:
+        raise TPNError(f"{method.info.name} makes no features of single images: choose a run of another method.")
 
-    def embed(pictures: Tensor) -> Tensor:
-        return method.represent(pictures).flatten(1)
+    def embed(images: Tensor) -> Tensor:
+        return method.embed(images).flatten(1)
 
     return Network(key, find_run(name).read_config().image_size, embed, f"{method.info.name}, trained in {name}")
 
@@ -87,7 +87,7 @@ def _timm(name: str, device: torch.device) -> NetworkName:
             raise TPNError(f"timm cannot load {name!r}: {' '.join(str(failure).split())[:300]}") from failure
         wants = timm.data.resolve_model_data_config(model)
         mean, std = (torch.tensor(wants[part], device=device).view(1, 3, 1, 1) for part in ("mean", "std"))
-        return Network(key, wants["input_size"][-1], lambda pictures: model((pictures - mean) / std), f"{name} of timm")
+        return Network(key, wants["input_size"][-1], lambda images: model((images - mean) / std), f"{name} of timm")
 
     key = f"timm-{timm.__version__}-{name}"
     return NetworkName(key, build)

@@ -1,4 +1,4 @@
-"""A page that shows what each picture was taken for, from sure to doubtful, and what to label next."""
+"""A page that shows what each image was taken for, from sure to doubtful, and what to label next."""
 
 import base64
 import warnings
@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from tpn.images.containers import as_text
-from tpn.images.decoding import NotAPicture, thumbnail
+from tpn.images.decoding import NotAnImage, thumbnail
 from tpn.labelling.labelling import Labelled
 from tpn.progress import progress
 
-MOST_PICTURES = 2400
+MOST_IMAGES = 2400
 MOST_OF_A_CLASS, LEAST_OF_A_CLASS = 40, 4
-MOST_CLASSES = MOST_PICTURES // LEAST_OF_A_CLASS
+MOST_CLASSES = MOST_IMAGES // LEAST_OF_A_CLASS
 SIZE = 112
 
 STYLE = """
@@ -47,16 +47,14 @@ def make_page(labelled: Labelled, folder: Path, title: str, facts: Sequence[str]
     """Make the page of a labelled folder."""
     chosen = {class_: _examples(labelled, class_) for class_ in range(min(len(labelled.classes), MOST_CLASSES))}
     wanted = sorted({int(index) for indices in [*chosen.values(), labelled.suggestions] for index in indices})
-    pictures: dict[int, str] = {}
+    images: dict[int, str] = {}
     with (
         warnings.catch_warnings(),  # which decoding in several threads at once may leave silenced
         ThreadPoolExecutor() as pool,
-        progress("drawing", len(wanted), "pictures") as advance,
+        progress("drawing", len(wanted), "images") as advance,
     ):
-        for index, picture in zip(
-            wanted, pool.map(lambda i: _picture(folder / labelled.names[i]), wanted), strict=True
-        ):
-            pictures[index] = picture
+        for index, image in zip(wanted, pool.map(lambda i: _image(folder / labelled.names[i]), wanted), strict=True):
+            images[index] = image
             advance(1)
     parts = [
         f"<h1>{escape(title)}</h1>",
@@ -65,13 +63,13 @@ def make_page(labelled: Labelled, folder: Path, title: str, facts: Sequence[str]
         _contents(labelled),
     ]
     if len(labelled.suggestions):
-        shown = "".join(_figure(labelled, i, pictures[i], "guess: ") for i in map(int, labelled.suggestions))
+        shown = "".join(_figure(labelled, i, images[i], "guess: ") for i in map(int, labelled.suggestions))
         parts.append(
-            "<h2>Label these next</h2><p>Each is typical of many doubtful pictures; the most helpful first.</p>"
+            "<h2>Label these next</h2><p>Each is typical of many doubtful images; the most helpful first.</p>"
             f"<div class=row>{shown}</div>"
         )
     for class_, indices in chosen.items():
-        shown = "".join(_figure(labelled, i, pictures[i]) for i in map(int, indices))
+        shown = "".join(_figure(labelled, i, images[i]) for i in map(int, indices))
         parts.append(f"{_heading(labelled, class_, len(indices))}<div class=row>{shown}</div>")
     if len(labelled.classes) > MOST_CLASSES:
         parts.append(f"<p>{len(labelled.classes) - MOST_CLASSES:,} more classes are not shown.</p>")
@@ -83,8 +81,8 @@ def make_page(labelled: Labelled, folder: Path, title: str, facts: Sequence[str]
 
 
 def _examples(labelled: Labelled, class_: int) -> np.ndarray:
-    """Pictures of a class: given ones first, then from the surest to the most doubtful, evenly spread if many."""
-    room = max(LEAST_OF_A_CLASS, min(MOST_OF_A_CLASS, MOST_PICTURES // len(labelled.classes)))
+    """Images of a class: given ones first, then from the surest to the most doubtful, evenly spread if many."""
+    room = max(LEAST_OF_A_CLASS, min(MOST_OF_A_CLASS, MOST_IMAGES // len(labelled.classes)))
     members = np.flatnonzero(labelled.best == class_)
     order = members[np.lexsort((-labelled.confidence[members], ~labelled.given[members]))]
     given = order[labelled.given[order]][: max(1, room // 4)]
@@ -94,30 +92,30 @@ def _examples(labelled: Labelled, class_: int) -> np.ndarray:
     return np.concatenate([given, others[spread]])
 
 
-def _picture(file: Path) -> str:
-    """A picture as part of the page; nothing if it cannot be read (any more)."""
+def _image(file: Path) -> str:
+    """An image as part of the page; nothing if it cannot be read (any more)."""
     try:
         if not file.is_file():  # a pipe would wait for somebody to fill it
             return ""
         return base64.b64encode(thumbnail(file.read_bytes(), SIZE)).decode()
-    except (OSError, NotAPicture):
+    except (OSError, NotAnImage):
         return ""
 
 
-def _figure(labelled: Labelled, index: int, picture: str, before: str = "") -> str:
+def _figure(labelled: Labelled, index: int, thumbnail: str, before: str = "") -> str:
     given, kept = labelled.given[index], labelled.kept[index]
     kind = " class=given" if given else "" if kept else " class=doubtful"
     name = escape(as_text(labelled.names[index]), quote=True)
     sure = "given" if given else f"{100 * labelled.confidence[index]:.0f} %"
     label = f"{escape(before + labelled.classes[labelled.best[index]])} · " if before else ""
-    image = f'<img src="data:image/jpeg;base64,{picture}" alt="{name}">' if picture else "not to be had"
+    image = f'<img src="data:image/jpeg;base64,{thumbnail}" alt="{name}">' if thumbnail else "not to be had"
     return (
         f'<figure{kind} title="{name}"><div>{image}</div><figcaption>{label}<b>{sure}</b> {name}</figcaption></figure>'
     )
 
 
 def _count(labelled: Labelled, class_: int) -> tuple[int, int, int]:
-    """Given, labelled and too doubtful pictures of a class."""
+    """Given, labelled and too doubtful images of a class."""
     members = labelled.best == class_
     given, kept = members & labelled.given, members & labelled.kept
     return int(given.sum()), int((kept & ~labelled.given).sum()), int((members & ~labelled.kept).sum())

@@ -1,4 +1,4 @@
-"""Sorting pictures into a folder for each class."""
+"""Sorting images into a folder for each class."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ NOT_IN_NAMES = '<>:"/\\|?*'
 
 
 def check_sorting(target: Path, folder: Path) -> None:
-    """Refuse a place that is taken, or among the pictures."""
+    """Refuse a place that is taken, or among the images."""
     place = resolved(target)
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise TPNError(f"{target} exists and is not an empty folder: choose another, or remove it.")
@@ -24,16 +24,16 @@ def check_sorting(target: Path, folder: Path) -> None:
     if not above.is_dir() or not os.access(above, os.W_OK):
         raise TPNError(f"{target} cannot be made: {above} is {'not to be written' if above.is_dir() else 'a file'}.")
     if place.is_relative_to(folder):
-        raise TPNError(f"{target} lies among the pictures of {folder}: choose another place.")
+        raise TPNError(f"{target} lies among the images of {folder}: choose another place.")
 
 
-def sort_pictures(labelled: Labelled, folder: Path, target: Path, how: Literal["copy", "link"]) -> int:
-    """Copy every picture with a label, or a link to it, into the folder of its class; all of them or nothing."""
+def sort_images(labelled: Labelled, folder: Path, target: Path, how: Literal["copy", "link"]) -> int:
+    """Copy every image with a label, or a link to it, into the folder of its class; all of them or nothing."""
     places, target = plan(labelled), resolved(target)
     part = target.with_name(f".{target.name}.{os.getpid()}{UNFINISHED}")
     make_folder(part)
     try:
-        with explaining_failure(target), progress("sorting", len(places), "pictures") as advance:
+        with explaining_failure(target), progress("sorting", len(places), "images") as advance:
             for name, place in places.items():
                 new = part / place
                 new.parent.mkdir(exist_ok=True)
@@ -51,7 +51,7 @@ def sort_pictures(labelled: Labelled, folder: Path, target: Path, how: Literal["
 
 
 def plan(labelled: Labelled) -> dict[str, str]:
-    """Picture -> CLASS/FILE. Of files with the same name in a class, each has the folders before it in its name."""
+    """Image -> CLASS/FILE. Of files with the same name in a class, each has the folders before it in its name."""
     folders = class_folders(labelled.classes)
     kept = [(name, labelled.label(index)) for index, name in enumerate(labelled.names) if labelled.label(index)]
     count = Counter((label, PurePosixPath(name).name.lower()) for name, label in kept)

@@ -1,4 +1,4 @@
-"""Which pictures to label next."""
+"""Which images to label next."""
 
 import warnings
 
@@ -34,7 +34,7 @@ def suggest(points: np.ndarray, probabilities: np.ndarray, free: np.ndarray, num
     middles = order[firsts]
     mass = np.bincount(groups.labels_, weights, number)[groups.labels_[middles]]
     chosen = candidates[middles[np.argsort(-mass, kind="stable")]]
-    if len(chosen) < number:  # copies of a picture are one group
+    if len(chosen) < number:  # copies of an image are one group
         others = np.setdiff1d(candidates, chosen)
         rank = np.argsort(-doubts(probabilities[others]), kind="stable")
         chosen = np.concatenate([chosen, others[rank][: number - len(chosen)]])

@@ -8,10 +8,10 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
-from tpn.episodes import Task
-from tpn.methods.method import Config, Dimensions, Info, Method, check_rounds
+from tpn.episodes.task import Task
+from tpn.methods._method import Config, Dimensions, Info, Method, check_rounds
+from tpn.methods._registry import register
 from tpn.methods.protonet import memberships
-from tpn.methods.registry import register
 
 SHARPNESS = 10.0
 """Of the attention at the start; it is learned."""
@@ -41,9 +41,9 @@ class AdaResNetConfig(Config):
 class AdaResNet(Method):
     """Munkhdalai et al., "Rapid Adaptation with Conditionally Shifted Neurons", ICML 2018.
 
-    A network with a linear classifier sees the support. For each picture of it, a memory keeps a key, made of its
+    A network with a linear classifier sees the support. For each image of it, a memory keeps a key, made of its
     features, and for each layer that is to be shifted a value, made by a small network of the error at the output
-    ("direct feedback") and the layer's activations. A query finds the values of pictures like it by attention to their
+    ("direct feedback") and the layer's activations. A query finds the values of images like it by attention to their
     keys; their mean shifts its activations, and the scores themselves.
     """
 
@@ -72,15 +72,15 @@ class AdaResNet(Method):
             self.output_value = _value(way, config.hidden, way)
 
     def score(self, task: Task) -> Float[Tensor, "episode query way"]:
-        known = task.shots + task.queries
+        known = task.n_support + task.n_query
         each = zip(task.inputs[:, :known], task.support_labels, strict=True)
-        return torch.stack([self.classify(pictures, labels) for pictures, labels in each])
+        return torch.stack([self.classify(images, labels) for images, labels in each])
 
     def classify(
-        self, pictures: Float[Tensor, "picture channel height width"], labels: Int64[Tensor, "support"]
+        self, images: Float[Tensor, "image channel height width"], labels: Int64[Tensor, "support"]
     ) -> Float[Tensor, "query way"]:
-        """The scores of the queries of one task, whose first pictures have these labels."""
-        prepared, shots = self.backbone.prepare(pictures), len(labels)
+        """The scores of the queries of one task, whose first images have these labels."""
+        prepared, shots = self.backbone.prepare(images), len(labels)
         if not self.config.shift:
             scores: Tensor = self.head(self.backbone.maps(prepared).flatten(1))
             return scores[shots:]

@@ -8,11 +8,11 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from tpn.episodes import Task
-from tpn.methods.base_classes import BaseClassConfig, BaseClassTraining
-from tpn.methods.method import Info, check_rounds
+from tpn.episodes.task import Task
+from tpn.methods._method import Info, check_rounds
+from tpn.methods._registry import register
+from tpn.methods.classifier_baseline import BaseClassConfig, BaseClassTraining
 from tpn.methods.protonet import memberships
-from tpn.methods.registry import register
 
 FLAT = 1e4
 """The variance of weights that nothing is known about."""

@@ -8,20 +8,20 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tpn.errors import TPNError
-from tpn.methods.method import Info
-from tpn.methods.registry import register
+from tpn.methods._method import Info
+from tpn.methods._registry import register
 from tpn.methods.tpn import Propagating, PropagationConfig
-from tpn.propagation import mean_squared_distances, median_scale
-from tpn.propagation.affinity import SMALLEST_SCALE
+from tpn.propagation.affinity import SMALLEST_SCALE, mean_squared_distances
+from tpn.propagation.length_scale import median_scale
 
 
 @dataclass(frozen=True)
 class LabelPropagationConfig(PropagationConfig):
-    """Label propagation: spread the labels over a graph with one length scale for all pictures, not learned."""
+    """Label propagation: spread the labels over a graph with one length scale for all images, not learned."""
 
     sigma: float | Literal["median"] = 0.3
     """The length scale of the whole graph: a number, or `median` for the median heuristic, which takes the median
-    distance between two pictures of each episode. With a number, features can learn to be as near and as far as suits
+    distance between two images of each episode. With a number, features can learn to be as near and as far as suits
     it; the heuristic takes away any such change."""
 
     def __post_init__(self) -> None:
@@ -35,9 +35,9 @@ class LabelPropagation(Propagating):
     """The rule of Zhu and Ghahramani, "Learning from Labeled and Unlabeled Data with Label Propagation", 2002, in the
     closed form of Zhou et al., "Learning with Local and Global Consistency", NIPS 2003; a baseline of the TPN paper.
 
-    A network embeds all pictures of an episode, and is trained through the propagation as in TPN. But the weights of
+    A network embeds all images of an episode, and is trained through the propagation as in TPN. But the weights of
     the graph are exp(-d(f_i, f_j)/(2σ²)) with a single σ, which is given, or the median distance in the episode: no
-    network finds length scales for the pictures.
+    network finds length scales for the images.
     """
 
     info = Info(
@@ -49,9 +49,9 @@ class LabelPropagation(Propagating):
     Config = LabelPropagationConfig
     config: LabelPropagationConfig
 
-    def represent(self, pictures: Float[Tensor, "picture channel height width"]) -> Float[Tensor, "picture feature"]:
+    def embed(self, images: Float[Tensor, "image channel height width"]) -> Float[Tensor, "image feature"]:
         """f, flat."""
-        maps: Tensor = self.backbone(pictures)
+        maps: Tensor = self.backbone(images)
         return maps.flatten(1)
 
     def weights(self, features: Float[Tensor, "*episode node feature"]) -> Float[Tensor, "*episode node node"]:

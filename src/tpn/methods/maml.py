@@ -8,11 +8,11 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 from torch.func import grad, vmap
 
-from tpn.backbones.statistics import write_out
-from tpn.episodes import TrainingTask
-from tpn.methods.adaptation import Adapting, Labels, Query, Scores, Support, Weights, check_inner
-from tpn.methods.method import Config, Dimensions, Info, Learned
-from tpn.methods.registry import register
+from tpn.backbones.batch_norm import write_out
+from tpn.episodes.task import TrainingTask
+from tpn.methods._adaptation import Adapting, Labels, Query, Scores, Support, Weights, check_inner
+from tpn.methods._method import Config, Dimensions, Info, Learned
+from tpn.methods._registry import register
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,17 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from tpn.errors import TPNError
-from tpn.methods.adaptation import Labels, Query, Scores, Support, Weights
+from tpn.methods._adaptation import Labels, Query, Scores, Support, Weights
+from tpn.methods._method import Info
+from tpn.methods._registry import register
 from tpn.methods.maml import MAML, MAMLConfig
-from tpn.methods.method import Info
-from tpn.methods.registry import register
-from tpn.propagation import mean_squared_distances, median_scale
+from tpn.propagation.affinity import mean_squared_distances
+from tpn.propagation.length_scale import median_scale
 
 
 @dataclass(frozen=True)
 class MAMLTransductionConfig(MAMLConfig):
-    """MAML + transduction: adapt to the queries as well, by asking that similar pictures are classified alike."""
+    """MAML + transduction: adapt to the queries as well, by asking that similar images are classified alike."""
 
     transduction_weight: float = 1.0
     """How much that counts beside the cross-entropy; 0 is plain MAML."""
@@ -34,9 +35,9 @@ class MAMLTransduction(MAML):
     section 3.2: MAML + transduction.
 
     MAML whose loss, in the steps on the support and in the outer one, has a further term: the mean over all pairs of
-    pictures, support and queries, of W_ij |ŷ_i - ŷ_j|², ŷ the softmax of the scores and W_ij = exp(-d(f_i, f_j)/(2σ²))
+    images, support and queries, of W_ij |ŷ_i - ŷ_j|², ŷ the softmax of the scores and W_ij = exp(-d(f_i, f_j)/(2σ²))
     the affinity of their features, with σ by the median heuristic and W taken as given (no gradient flows through it).
-    The paper prints a sum; the mean makes the weight of the term independent of the number of pictures.
+    The paper prints a sum; the mean makes the weight of the term independent of the number of images.
     """
 
     info = Info(

@@ -1,12 +1,12 @@
-"""Soft k-means that learns which unlabelled pictures to leave out."""
+"""Soft k-means that learns which unlabelled images to leave out."""
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from tpn.methods.method import Dimensions, Info
+from tpn.methods._method import Dimensions, Info
+from tpn.methods._registry import register
 from tpn.methods.protonet import squared_distances
-from tpn.methods.registry import register
 from tpn.methods.soft_kmeans import PAPER, SoftKMeans, SoftKMeansConfig
 
 SMALLEST = 1e-6
@@ -16,7 +16,7 @@ SMALLEST = 1e-6
 class MaskedSoftKMeans(SoftKMeans):
     """Ren et al., "Meta-Learning for Semi-Supervised Few-Shot Classification", ICLR 2018: masked soft k-means.
 
-    Soft k-means in which the part of an unlabelled picture in a class also depends on a mask: sigmoid(-γ(d - β)), d its
+    Soft k-means in which the part of an unlabelled image in a class also depends on a mask: sigmoid(-γ(d - β)), d its
     squared distance to the prototype divided by the mean of such. The threshold β and the steepness γ of a class,
     both positive, and near 1 at the start, come from a small network that sees minimum, maximum, variance, skewness and
     kurtosis of these d. No gradient flows back through those five.
@@ -38,7 +38,7 @@ class MaskedSoftKMeans(SoftKMeans):
         return (-squares).softmax(-1) * self.mask(squares)
 
     def mask(self, distances: Float[Tensor, "episode node way"]) -> Float[Tensor, "episode node way"]:
-        """How far each unlabelled picture counts for each class, between 0 and 1."""
+        """How far each unlabelled image counts for each class, between 0 and 1."""
         relative = distances / distances.mean(-2, keepdim=True).clamp_min(SMALLEST)
         threshold, steepness = self.mask_network(statistics(relative.detach())).exp().unsqueeze(-3).unbind(-1)
         return torch.sigmoid(-steepness * (relative - threshold))

@@ -4,16 +4,16 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from tpn.episodes import Task
-from tpn.methods.method import Config, Dimensions, Info, Method
-from tpn.methods.registry import register
+from tpn.episodes.task import Task
+from tpn.methods._method import Config, Dimensions, Info, Method
+from tpn.methods._registry import register
 
 
 @register
 class ProtoNet(Method):
     """Snell et al., "Prototypical Networks for Few-shot Learning", NIPS 2017.
 
-    A network embeds all pictures. The prototype of a class is the mean of its support, and the score of a query for a
+    A network embeds all images. The prototype of a class is the mean of its support, and the score of a query for a
     class is the negative squared Euclidean distance to its prototype. Training with more classes than testing ("higher
     way", `--way 30` for 1 shot and `--way 20` for 5) makes it better.
     """
@@ -28,12 +28,12 @@ class ProtoNet(Method):
         super().__init__(config, dimensions)
         self.backbone = dimensions.build_backbone(config)
 
-    def represent(self, pictures: Float[Tensor, "picture channel height width"]) -> Float[Tensor, "picture feature"]:
-        maps: Tensor = self.backbone(pictures)
+    def embed(self, images: Float[Tensor, "image channel height width"]) -> Float[Tensor, "image feature"]:
+        maps: Tensor = self.backbone(images)
         return maps.flatten(1)
 
     def prototypes(self, task: Task) -> Float[Tensor, "episode way feature"]:
-        """What stands for each class of represented episodes."""
+        """What stands for each class of embedded episodes."""
         return class_means(task.support, memberships(task.support_labels, task.way, like=task.inputs))
 
     def score(self, task: Task) -> Float[Tensor, "episode query way"]:

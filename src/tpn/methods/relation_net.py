@@ -7,11 +7,11 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from tpn.backbones.blocks import ConvBlock
-from tpn.episodes import Task, TrainingTask
-from tpn.methods.method import Config, Dimensions, Info, Method
+from tpn.backbones._blocks import ConvBlock
+from tpn.episodes.task import Task, TrainingTask
+from tpn.methods._method import Config, Dimensions, Info, Method
+from tpn.methods._registry import register
 from tpn.methods.protonet import memberships
-from tpn.methods.registry import register
 
 SMALLEST_UNPADDED = 12
 """Maps at least so large can lose their edges in the two blocks of the relation module."""
@@ -29,7 +29,7 @@ class RelationNetConfig(Config):
 class RelationNet(Method):
     """Sung et al., "Learning to Compare: Relation Network for Few-Shot Learning", CVPR 2018.
 
-    A network embeds all pictures as feature maps. The maps of a class are summed over its support and set beside those
+    A network embeds all images as feature maps. The maps of a class are summed over its support and set beside those
     of a query; a second network, the relation module, makes a number between 0 and 1 of the pair. Training brings it
     near 1 for the right class and near 0 for the others, by the mean squared error.
     """
@@ -46,10 +46,10 @@ class RelationNet(Method):
         self.backbone = dimensions.build_backbone(config)
         self.relation = RelationModule(self.backbone.map_shape)
 
-    def represent(
-        self, pictures: Float[Tensor, "picture channel height width"]
-    ) -> Float[Tensor, "picture filter mapheight mapwidth"]:
-        maps: Tensor = self.backbone(pictures)
+    def embed(
+        self, images: Float[Tensor, "image channel height width"]
+    ) -> Float[Tensor, "image filter mapheight mapwidth"]:
+        maps: Tensor = self.backbone(images)
         return maps
 
     def score(self, task: Task) -> Float[Tensor, "episode query way"]:
@@ -59,7 +59,7 @@ class RelationNet(Method):
 
     def loss(self, task: TrainingTask) -> tuple[Float[Tensor, ""], Float[Tensor, "episode query way"]]:
         """The mean squared error against one for the right class and zero for the others."""
-        scores = self.score(self.represented(task))
+        scores = self.score(self.embedded(task))
         return F.mse_loss(scores, memberships(task.query_labels, task.way, like=scores)), scores
 
 

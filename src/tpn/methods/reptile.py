@@ -9,14 +9,14 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 from torch.func import vmap
 
-from tpn.episodes import TrainingTask
+from tpn.episodes.task import TrainingTask
 from tpn.errors import TPNError
-from tpn.methods.adaptation import Adapting, Labels, Query, Scores, Support, Weights, check_inner
-from tpn.methods.method import Config, Info, Learned, check_at_least
-from tpn.methods.registry import register
+from tpn.methods._adaptation import Adapting, Labels, Query, Scores, Support, Weights, check_inner
+from tpn.methods._method import Config, Info, Learned, check_at_least
+from tpn.methods._registry import register
 
 TEST_SEED = 0
-PICTURES_AT_ONCE = 512
+IMAGES_AT_ONCE = 512
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,12 @@ class ReptileConfig(Config):
     inner_steps: int = 8
     """Steps on a task in training."""
     inner_batch: int = 10
-    """Pictures in each of them, drawn from support and queries together: with --shot 5 --query 10, from the 15 of each
+    """Images in each of them, drawn from support and queries together: with --shot 5 --query 10, from the 15 of each
     class that the paper has."""
     test_steps: int = 50
     """Steps on the support in testing."""
     test_batch: int = 15
-    """Pictures in each of them (at most the whole support)."""
+    """Images in each of them (at most the whole support)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -58,11 +58,11 @@ class Reptile(Adapting):
     """Nichol et al., "On First-Order Meta-Learning Algorithms", 2018.
 
     In training, each task starts from the same weights of a network with a linear classifier and is learned for some
-    steps of Adam without momentum on small batches of its pictures, support and queries alike; then the common weights
+    steps of Adam without momentum on small batches of its images, support and queries alike; then the common weights
     move towards the mean of those that the tasks ended with, by a share that falls evenly from 1 to 0. In testing, a
     task is learned from its support, and each query is classified in a batch with the support only: batch normalisation
     uses the batch at hand, but no other query is in it. (`reptile-bn` classifies all queries in one batch.) Adam starts
-    anew with each task. The paper's 15 pictures of each class in a training task are `--shot 5 --query 10`.
+    anew with each task. The paper's 15 images of each class in a training task are `--shot 5 --query 10`.
     """
 
     info = Info(
@@ -78,8 +78,8 @@ class Reptile(Adapting):
     @torch.enable_grad()
     def fit(
         self,
-        pictures: Float[Tensor, "picture channel height width"],
-        labels: Int64[Tensor, "picture"],
+        images: Float[Tensor, "image channel height width"],
+        labels: Int64[Tensor, "image"],
         batches: Int64[Tensor, "step batch"],
     ) -> tuple[Weights, list[Learned]]:
         """Learn a task: the weights, and what each step saw before it was made."""
@@ -87,7 +87,7 @@ class Reptile(Adapting):
         adam = torch.optim.Adam(weights.values(), lr=self.config.inner_lr, betas=(0.0, 0.999))
         learned = []
         for batch in batches:
-            scores = self.run(weights, pictures[batch])[0]
+            scores = self.run(weights, images[batch])[0]
             loss = F.cross_entropy(scores, labels[batch])
             adam.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
@@ -123,18 +123,16 @@ class Reptile(Adapting):
         def with_support(one: Tensor) -> Tensor:
             return self.run(weights, torch.cat([support, one[None]]))[0][-1]
 
-        at_once = max(1, PICTURES_AT_ONCE // (len(support) + 1))
+        at_once = max(1, IMAGES_AT_ONCE // (len(support) + 1))
         scores: Tensor = vmap(with_support, chunk_size=at_once)(query)
         return scores
 
 
 def mini_batches(
-    pictures: int, steps: int, size: int, generator: torch.Generator | None = None
+    images: int, steps: int, size: int, generator: torch.Generator | None = None
 ) -> Int64[Tensor, "step batch"]:
-    """Which pictures each step sees: all of them in a random order, then in another, and so on."""
-    size = min(size, pictures)
-    rounds = -(-steps * size // pictures)
-    order = [torch.randperm(pictures, generator=generator) for _ in range(rounds)] or [
-        torch.empty(0, dtype=torch.int64)
-    ]
+    """Which images each step sees: all of them in a random order, then in another, and so on."""
+    size = min(size, images)
+    rounds = -(-steps * size // images)
+    order = [torch.randperm(images, generator=generator) for _ in range(rounds)] or [torch.empty(0, dtype=torch.int64)]
     return torch.cat(order)[: steps * size].view(steps, size)

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from tpn.methods.adaptation import Labels, Query, Scores, Support
-from tpn.methods.registry import register
+from tpn.methods._adaptation import Labels, Query, Scores, Support
+from tpn.methods._registry import register
 from tpn.methods.reptile import Reptile
 
 

@@ -9,10 +9,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from tpn.episodes import Task, TrainingTask
-from tpn.methods.method import Config, Dimensions, Info, Method, check_rounds
+from tpn.episodes.task import Task, TrainingTask
+from tpn.methods._method import Config, Dimensions, Info, Method, check_rounds
+from tpn.methods._registry import register
 from tpn.methods.protonet import memberships
-from tpn.methods.registry import register
 
 Support: TypeAlias = Float[Tensor, "episode support channel"]
 Query: TypeAlias = Float[Tensor, "episode query channel"]
@@ -24,7 +24,7 @@ class SNAILConfig(Config):
     """SNAIL: read the support as a sequence, by temporal convolutions and attention, with the query at its end."""
 
     embedding: int = 64
-    """Numbers that stand for a picture in the sequence."""
+    """Numbers that stand for an image in the sequence."""
     filters: int = 128
     """Filters of each temporal convolution."""
     attention: bool = True
@@ -40,12 +40,12 @@ class SNAILConfig(Config):
 class SNAIL(Method):
     """Mishra et al., "A Simple Neural Attentive Meta-Learner", ICLR 2018.
 
-    An episode is a sequence: each picture of the support with its label, then a query without one. Dilated convolutions
+    An episode is a sequence: each image of the support with its label, then a query without one. Dilated convolutions
     over time and causal attention, in turn, read it, and the last place says the query's class. Every query has a
     sequence to itself, but as nothing looks ahead, the support is read once for all of them. In training, the support
     comes in a random order.
 
-    Left as it falls, it takes thousands of episodes to find out that it should look for similar pictures. So embeddings
+    Left as it falls, it takes thousands of episodes to find out that it should look for similar images. So embeddings
     are normalised, labels are as large as they are, and attention starts with the same weights for both of its sides.
     """
 
@@ -63,7 +63,7 @@ class SNAIL(Method):
         super().__init__(config, dimensions)
         self.backbone = dimensions.build_backbone(config)
         features = math.prod(self.backbone.map_shape)
-        self.embed = nn.Sequential(nn.Linear(features, config.embedding), nn.BatchNorm1d(config.embedding))
+        self.projection = nn.Sequential(nn.Linear(features, config.embedding), nn.BatchNorm1d(config.embedding))
         layers: list[LookingBack] = []
         channels, length = config.embedding + dimensions.way, dimensions.way * dimensions.shot + 1
 
@@ -80,8 +80,8 @@ class SNAIL(Method):
         self.layers = nn.ModuleList(layers)
         self.out = nn.Linear(channels, dimensions.way)
 
-    def represent(self, pictures: Float[Tensor, "picture channel height width"]) -> Float[Tensor, "picture feature"]:
-        embedded: Tensor = self.embed(self.backbone(pictures).flatten(1))
+    def embed(self, images: Float[Tensor, "image channel height width"]) -> Float[Tensor, "image feature"]:
+        embedded: Tensor = self.projection(self.backbone(images).flatten(1))
         return embedded
 
     def score(self, task: Task) -> Float[Tensor, "episode query way"]:
@@ -95,11 +95,11 @@ class SNAIL(Method):
 
     def loss(self, task: TrainingTask) -> tuple[Float[Tensor, ""], Float[Tensor, "episode query way"]]:
         """The cross-entropy of the queries' scores, with the support in a random order."""
-        represented = self.represented(task)
-        order = torch.stack([torch.randperm(task.shots) for _ in task.inputs]).to(task.inputs.device)
-        support = represented.support.gather(1, order[..., None].expand_as(represented.support))
-        inputs = torch.cat([support, represented.inputs[:, task.shots :]], dim=1)
-        shuffled = Task(inputs, task.support_labels.gather(1, order), task.way, task.queries)
+        embedded = self.embedded(task)
+        order = torch.stack([torch.randperm(task.n_support) for _ in task.inputs]).to(task.inputs.device)
+        support = embedded.support.gather(1, order[..., None].expand_as(embedded.support))
+        inputs = torch.cat([support, embedded.inputs[:, task.n_support :]], dim=1)
+        shuffled = Task(inputs, task.support_labels.gather(1, order), task.way, task.n_query)
         scores = self.score(shuffled)
         return F.cross_entropy(scores.flatten(0, 1), task.query_labels.flatten()), scores
 

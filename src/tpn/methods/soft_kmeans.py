@@ -1,21 +1,21 @@
-"""Prototypes refined by unlabelled pictures: soft k-means."""
+"""Prototypes refined by unlabelled images: soft k-means."""
 
 from dataclasses import dataclass
 
 from jaxtyping import Float
 from torch import Tensor, cat
 
-from tpn.episodes import Task
-from tpn.methods.method import Config, Info, check_rounds
+from tpn.episodes.task import Task
+from tpn.methods._method import Config, Info, check_rounds
+from tpn.methods._registry import register
 from tpn.methods.protonet import ProtoNet, class_means, memberships, squared_distances
-from tpn.methods.registry import register
 
 PAPER = "Ren et al., Meta-Learning for Semi-Supervised Few-Shot Classification, ICLR 2018"
 
 
 @dataclass(frozen=True)
 class SoftKMeansConfig(Config):
-    """Soft k-means: move the prototypes of the classes towards the unlabelled pictures that are near them."""
+    """Soft k-means: move the prototypes of the classes towards the unlabelled images that are near them."""
 
     refinements: int = 1
     """How many times the prototypes are moved; 0 leaves them at the means of the support."""
@@ -29,9 +29,9 @@ class SoftKMeansConfig(Config):
 class SoftKMeans(ProtoNet):
     """Ren et al., "Meta-Learning for Semi-Supervised Few-Shot Classification", ICLR 2018: soft k-means.
 
-    A prototypical network whose prototypes are refined by the unlabelled pictures of the episode: each of them belongs
+    A prototypical network whose prototypes are refined by the unlabelled images of the episode: each of them belongs
     in part to every class, by the softmax of its negative squared distances to the prototypes, and the new prototypes
-    are the means of support and unlabelled pictures, each counting by its part. Queries are classified one by one.
+    are the means of support and unlabelled images, each counting by its part. Queries are classified one by one.
     """
 
     info = Info(name="soft-kmeans", paper=PAPER, transduction="no", unlabelled="needs")
@@ -41,7 +41,7 @@ class SoftKMeans(ProtoNet):
     def shares(
         self, unlabelled: Float[Tensor, "episode node feature"], prototypes: Float[Tensor, "episode way feature"]
     ) -> Float[Tensor, "episode node way"]:
-        """How far each unlabelled picture belongs to each class."""
+        """How far each unlabelled image belongs to each class."""
         return (-squared_distances(unlabelled, prototypes)).softmax(-1)
 
     def prototypes(self, task: Task) -> Float[Tensor, "episode way feature"]:

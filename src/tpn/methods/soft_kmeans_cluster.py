@@ -4,10 +4,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from tpn.episodes import TrainingTask
-from tpn.methods.method import Dimensions, Info
+from tpn.episodes.task import TrainingTask
+from tpn.methods._method import Dimensions, Info
+from tpn.methods._registry import register
 from tpn.methods.protonet import ProtoNet, squared_distances
-from tpn.methods.registry import register
 from tpn.methods.soft_kmeans import PAPER, SoftKMeans, SoftKMeansConfig
 
 SMALLEST = 1e-6
@@ -18,8 +18,8 @@ class SoftKMeansCluster(SoftKMeans):
     """Ren et al., "Meta-Learning for Semi-Supervised Few-Shot Classification", ICLR 2018: soft k-means + cluster.
 
     Soft k-means in which one more cluster takes up what belongs to none of the classes. It lies at the origin, and its
-    radius r is learned: an unlabelled picture x belongs to it by exp(-|x|²/r² - log r), to a class, whose radius is 1,
-    by exp(-d²), all of it normalised to one. The radius starts where unlabelled pictures of a first episode are as near
+    radius r is learned: an unlabelled image x belongs to it by exp(-|x|²/r² - log r), to a class, whose radius is 1,
+    by exp(-d²), all of it normalised to one. The radius starts where unlabelled images of a first episode are as near
     to the cluster as to a class: from 1 or 100 it would take no part, or all of it, and hardly learn.
     """
 
@@ -38,9 +38,9 @@ class SoftKMeansCluster(SoftKMeans):
 
     @torch.no_grad()
     def start(self, task: TrainingTask) -> None:
-        """Set the radius by the unlabelled pictures of these episodes."""
-        represented = self.represented(task)
-        if represented.unlabelled.shape[1] > 0:
-            to_classes = squared_distances(represented.unlabelled, ProtoNet.prototypes(self, represented)).amin(-1)
-            to_origin = represented.unlabelled.square().sum(-1)
+        """Set the radius by the unlabelled images of these episodes."""
+        embedded = self.embedded(task)
+        if embedded.unlabelled.shape[1] > 0:
+            to_classes = squared_distances(embedded.unlabelled, ProtoNet.prototypes(self, embedded)).amin(-1)
+            to_origin = embedded.unlabelled.square().sum(-1)
             self.log_radius.copy_((to_origin / to_classes.clamp_min(SMALLEST)).median().log() / 2)

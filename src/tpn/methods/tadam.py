@@ -9,12 +9,12 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from tpn.episodes import Task, TrainingTask
+from tpn.episodes.task import Task, TrainingTask
 from tpn.errors import TPNError
-from tpn.methods.base_classes import training_classes
-from tpn.methods.method import Config, Dimensions, Info, Method
+from tpn.methods._method import Config, Dimensions, Info, Method
+from tpn.methods._registry import register
+from tpn.methods.classifier_baseline import training_classes
 from tpn.methods.protonet import class_means, memberships, squared_distances
-from tpn.methods.registry import register
 
 FALLS, FACTOR = 20, 0.9
 """How often the weight of base-class training falls, and by which factor."""
@@ -29,7 +29,7 @@ class TADAMConfig(Config):
     conditioning_penalty: float = 0.01
     """How strongly these scales are drawn to one, and shifts to zero."""
     auxiliary: float = 1.0
-    """The weight, at the start, of learning also to which training class each picture of the support belongs; it falls
+    """The weight, at the start, of learning also to which training class each image of the support belongs; it falls
     by a tenth twenty times during the training. 0 leaves it out."""
 
     def __post_init__(self) -> None:
@@ -46,7 +46,7 @@ class TADAM(Method):
 
     The mean of the class prototypes, from a first look at the support (and over the places of its maps), stands for the
     task. A small network makes of it a scale and a shift for each channel behind each batch normalisation of the
-    backbone, and pictures are embedded so. The score of a query for a class is the negative squared distance to its
+    backbone, and images are embedded so. The score of a query for a class is the negative squared distance to its
     prototype, times a learned factor. Beside its episodes it learns, less and less, to tell all training classes apart.
     """
 
@@ -74,29 +74,29 @@ class TADAM(Method):
             channels = self.backbone.map_shape[0]
             self.conditions = nn.ModuleList(Condition(channels, norm.num_features) for norm in norms.values())
 
-    def embed(self, task: Task) -> tuple[Task, Float[Tensor, "episode support feature"]]:
-        """The features that its pictures have in each task, and those of the support at the first look."""
+    def embed_task(self, task: Task) -> tuple[Task, Float[Tensor, "episode support feature"]]:
+        """The features that its images have in each task, and those of the support at the first look."""
         each = [
-            self.embed_one(pictures, labels, task.way)
-            for pictures, labels in zip(task.inputs, task.support_labels, strict=True)
+            self.embed_episode(images, labels, task.way)
+            for images, labels in zip(task.inputs, task.support_labels, strict=True)
         ]
         embedded, first = (torch.stack(parts) for parts in zip(*each, strict=True))
         return task.with_inputs(embedded), first
 
-    def embed_one(
-        self, pictures: Float[Tensor, "node channel height width"], labels: Int64[Tensor, "support"], way: int
+    def embed_episode(
+        self, images: Float[Tensor, "node channel height width"], labels: Int64[Tensor, "support"], way: int
     ) -> tuple[Float[Tensor, "node feature"], Float[Tensor, "support feature"]]:
         if not self.config.conditioning:
-            features = self.backbone(pictures).flatten(1)
+            features = self.backbone(images).flatten(1)
             return features, features[: len(labels)]
-        looked_at: Tensor = self.backbone(pictures[: len(labels)])
+        looked_at: Tensor = self.backbone(images[: len(labels)])
         of_task = class_means(looked_at.mean((2, 3)), memberships(labels, way, like=looked_at)).mean(0)
         weights: dict[str, Tensor] = {}
         for name, condition in zip(self.norms, self.conditions, strict=True):
             norm, (scale, shift) = self.backbone.get_submodule(name), condition(of_task)
             weights[f"{name}.weight"] = norm.weight * scale
             weights[f"{name}.bias"] = norm.bias * scale + shift
-        maps: Tensor = functional_call(self.backbone, weights, (pictures,))
+        maps: Tensor = functional_call(self.backbone, weights, (images,))
         return maps.flatten(1), looked_at.flatten(1)
 
     def compare(self, embedded: Task) -> Float[Tensor, "episode query way"]:
@@ -106,14 +106,14 @@ class TADAM(Method):
         return -self.log_scale.exp() * squared_distances(embedded.query, prototypes)
 
     def score(self, task: Task) -> Float[Tensor, "episode query way"]:
-        return self.compare(self.embed(task)[0])
+        return self.compare(self.embed_task(task)[0])
 
     def loss(self, task: TrainingTask) -> tuple[Float[Tensor, ""], Float[Tensor, "episode query way"]]:
-        embedded, first = self.embed(task)
+        embedded, first = self.embed_task(task)
         scores = self.compare(embedded)
         loss = F.cross_entropy(scores.flatten(0, 1), task.query_labels.flatten())
         if self.config.auxiliary:
-            classes = training_classes(task)[:, : task.shots]
+            classes = training_classes(task)[:, : task.n_support]
             weight = self.config.auxiliary * FACTOR ** (FALLS * int(self.seen) // self.config.episodes)
             loss = loss + weight * F.cross_entropy(self.head(first).flatten(0, 1), classes.flatten())
         if self.config.conditioning:

@@ -8,21 +8,14 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
-from tpn.episodes import Task, TrainingTask
+from tpn.episodes.task import Task, TrainingTask
 from tpn.errors import TPNError
-from tpn.methods.method import Config, Dimensions, Info, Method, check_at_least, check_rounds
-from tpn.methods.registry import register
-from tpn.propagation import (
-    LengthScale,
-    affinity,
-    connect,
-    label_matrix,
-    normalise,
-    propagate,
-    propagate_stepwise,
-    scale,
-    typical_scale,
-)
+from tpn.methods._method import Config, Dimensions, Info, Method, check_at_least, check_rounds
+from tpn.methods._registry import register
+from tpn.propagation.affinity import affinity, scale
+from tpn.propagation.graph import connect, normalise
+from tpn.propagation.length_scale import LengthScale, typical_scale
+from tpn.propagation.solvers import label_matrix, propagate, propagate_stepwise
 
 LARGEST_ALPHA = 0.9999
 """With more, float32 could not tell I - αS from a singular matrix."""
@@ -33,7 +26,7 @@ class PropagationConfig(Config):
     """The settings of methods that spread labels over a graph."""
 
     k: int = 20
-    """Neighbours of each picture in the graph, itself included."""
+    """Neighbours of each image in the graph, itself included."""
     mutual: bool = False
     """Keep an edge only if both its ends chose it; otherwise either end suffices."""
     alpha: float = 0.99
@@ -45,7 +38,7 @@ class PropagationConfig(Config):
     steps: int = 10
     """Iterations of the iterative solver."""
     loss_over: Literal["support+query", "query"] = "support+query"
-    """The pictures whose classification the loss counts."""
+    """The images whose classification the loss counts."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -56,9 +49,9 @@ class PropagationConfig(Config):
 
 
 class Propagating(Method):
-    """A method that spreads the labels of the support over a graph of all pictures of an episode.
+    """A method that spreads the labels of the support over a graph of all images of an episode.
 
-    What it represents a picture by, and how a graph comes of that, is the subclass's business.
+    What it embeds an image by, and how a graph comes of that, is the subclass's business.
     """
 
     config: PropagationConfig
@@ -78,7 +71,7 @@ class Propagating(Method):
         return self.config.alpha
 
     def weights(self, features: Float[Tensor, "*episode node feature"]) -> Float[Tensor, "*episode node node"]:
-        """W, the weights of all edges between the nodes of represented episodes."""
+        """W, the weights of all edges between the nodes of embedded episodes."""
         raise NotImplementedError
 
     def graph(self, task: Task) -> Float[Tensor, "episode node node"] | None:
@@ -99,20 +92,20 @@ class Propagating(Method):
         return propagate(S, Y, self.alpha)
 
     def propagate(self, task: Task) -> Float[Tensor, "episode node way"]:
-        """F* of represented episodes."""
+        """F* of embedded episodes."""
         return self.spread(self.weights(task.inputs), task.support_labels, task.way)
 
     def score(self, task: Task) -> Float[Tensor, "episode query way"]:
-        return self.propagate(task)[:, task.shots : task.shots + task.queries]
+        return self.propagate(task)[:, task.n_support : task.n_support + task.n_query]
 
     def loss(self, task: TrainingTask) -> tuple[Float[Tensor, ""], Float[Tensor, "episode query way"]]:
         """Equation (6): cross-entropy of the softmax of F*, over the support and the queries."""
-        known = task.shots + task.queries
-        scores = self.propagate(self.represented(task))[:, :known]
+        known = task.n_support + task.n_query
+        scores = self.propagate(self.embedded(task))[:, :known]
         labels = torch.cat([task.support_labels, task.query_labels], dim=1)
-        first = task.shots if self.config.loss_over == "query" else 0
+        first = task.n_support if self.config.loss_over == "query" else 0
         loss = F.cross_entropy(scores[:, first:].flatten(0, 1), labels[:, first:].flatten())
-        return loss, scores[:, task.shots :]
+        return loss, scores[:, task.n_support :]
 
 
 @dataclass(frozen=True)
@@ -127,8 +120,8 @@ class TPNConfig(PropagationConfig):
 class TPN(Propagating):
     """Liu et al., "Learning to Propagate Labels: Transductive Propagation Network for Few-shot Learning", ICLR 2019.
 
-    A network f embeds all pictures of an episode. Another, g, finds a length scale σ for each from its feature map. The
-    pictures become nodes of a k-nearest-neighbour graph with weights exp(-d(f_i/σ_i, f_j/σ_j)/2), on which the labels
+    A network f embeds all images of an episode. Another, g, finds a length scale σ for each from its feature map. The
+    images become nodes of a k-nearest-neighbour graph with weights exp(-d(f_i/σ_i, f_j/σ_j)/2), on which the labels
     of the support spread to the queries in closed form. f and g are trained through all of that.
     """
 
@@ -145,9 +138,9 @@ class TPN(Propagating):
         super().__init__(config, dimensions)
         self.length_scale = LengthScale(self.backbone.map_shape)
 
-    def represent(self, pictures: Float[Tensor, "picture channel height width"]) -> Float[Tensor, "picture feature"]:
-        """f/σ: all that the graph needs to know of a picture."""
-        maps = self.backbone(pictures)
+    def embed(self, images: Float[Tensor, "image channel height width"]) -> Float[Tensor, "image feature"]:
+        """f/σ: all that the graph needs to know of an image."""
+        maps = self.backbone(images)
         return scale(maps.flatten(1), self.length_scale(maps))
 
     def weights(self, features: Float[Tensor, "*episode node feature"]) -> Float[Tensor, "*episode node node"]:
@@ -155,7 +148,7 @@ class TPN(Propagating):
         return affinity(features)
 
     def start(self, task: TrainingTask) -> None:
-        """Set the length scales so that neighbours among these pictures start with weights near exp(-1)."""
+        """Set the length scales so that neighbours among these images start with weights near exp(-1)."""
         if self.config.initial_scale == "from-data":
             with torch.no_grad():
                 maps = self.backbone(task.inputs[0])

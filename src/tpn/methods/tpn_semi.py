@@ -5,9 +5,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from tpn.episodes import Task, TrainingTask
-from tpn.methods.method import Info
-from tpn.methods.registry import register
+from tpn.episodes.task import Task, TrainingTask
+from tpn.methods._method import Info
+from tpn.methods._registry import register
 from tpn.methods.tpn import TPN
 
 
@@ -16,7 +16,7 @@ class TPNSemi(TPN):
     """Liu et al., "Learning to Propagate Labels: Transductive Propagation Network for Few-shot Learning", ICLR 2019:
     TPN-semi.
 
-    As TPN, but labels spread over the support and the extra unlabelled pictures, and each query is classified on its
+    As TPN, but labels spread over the support and the extra unlabelled images, and each query is classified on its
     own: it is the one further node of a graph that has no other query. The graphs of all queries of an episode, which
     differ in that node, are built and solved as one batch.
     """
@@ -31,14 +31,14 @@ class TPNSemi(TPN):
     def spread_for_each(
         self, inputs: Float[Tensor, "node feature"], task: Task, episode: int
     ) -> Float[Tensor, "query node2 way"]:
-        """F* of the graph of each query of a represented episode: support, unlabelled pictures, and then that query."""
+        """F* of the graph of each query of an embedded episode: support, unlabelled images, and then that query."""
         W = self.weights(inputs)
-        first, last = task.shots, task.shots + task.queries
+        first, last = task.n_support, task.n_support + task.n_query
         known = torch.cat([torch.arange(first), torch.arange(last, len(inputs))]).to(inputs.device)
         own = F.pad(W[first:last][:, known], (0, 1), value=1.0)  # the weight of a node's edge to itself is 1
-        graphs = W[known][:, known].expand(task.queries, -1, -1)
+        graphs = W[known][:, known].expand(task.n_query, -1, -1)
         graphs = torch.cat([torch.cat([graphs, own[:, None, :-1]], dim=1), own[..., None]], dim=2)
-        labels = task.support_labels[episode].expand(task.queries, -1)
+        labels = task.support_labels[episode].expand(task.n_query, -1)
         return self.spread(graphs, labels, task.way)
 
     def score(self, task: Task) -> Float[Tensor, "episode query way"]:
@@ -48,15 +48,15 @@ class TPNSemi(TPN):
 
     def loss(self, task: TrainingTask) -> tuple[Float[Tensor, ""], Float[Tensor, "episode query way"]]:
         """Cross-entropy over queries and support; that of the support is its mean over the graphs of all queries."""
-        represented, losses, scores = self.represented(task), [], []
-        for index, inputs in enumerate(represented.inputs):
+        embedded, losses, scores = self.embedded(task), [], []
+        for index, inputs in enumerate(embedded.inputs):
             spread = self.spread_for_each(inputs, task, index)
             scores.append(spread[:, -1])
             loss = F.cross_entropy(scores[-1], task.query_labels[index])
             if self.config.loss_over == "support+query":
-                labels = task.support_labels[index].repeat(task.queries)
-                support = F.cross_entropy(spread[:, : task.shots].flatten(0, 1), labels)
-                loss = (task.queries * loss + task.shots * support) / (task.queries + task.shots)
+                labels = task.support_labels[index].repeat(task.n_query)
+                support = F.cross_entropy(spread[:, : task.n_support].flatten(0, 1), labels)
+                loss = (task.n_query * loss + task.n_support * support) / (task.n_query + task.n_support)
             losses.append(loss)
         return torch.stack(losses).mean(), torch.stack(scores)
 

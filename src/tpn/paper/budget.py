@@ -4,7 +4,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from tpn.errors import TPNError
-from tpn.methods import Config, find_method
+from tpn.methods._config import Config
+from tpn.methods._registry import find_method
 from tpn.paper.recipe import Training
 
 MOST_SPLITS = 1000
@@ -16,7 +17,7 @@ class Budget:
     """What an experiment may cost: the same for all its systems. Where it says nothing, a recipe is as in the paper."""
 
     image_size: int | None = None
-    """Scale the pictures to so many pixels in height and width (quick: 28; full: 84)."""
+    """Scale the images to so many pixels in height and width (quick: 28; full: 84)."""
     episodes: int | None = None
     """Training episodes of every system (quick: 100; full: as each recipe says, up to 500,000)."""
     schedule: Schedule | None = None
@@ -30,7 +31,7 @@ class Budget:
     test_episodes: int | None = None
     """Episodes in a test (quick: 60; full: 600)."""
     splits: int | None = None
-    """Divisions into labelled and unlabelled pictures in semi-supervised tables (quick: 3; full: 10)."""
+    """Divisions into labelled and unlabelled images in semi-supervised tables (quick: 3; full: 10)."""
     resnet: str | None = None
     """The backbone of the ResNet table (quick: resnet12-16; full: resnet12)."""
 

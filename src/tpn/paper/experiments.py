@@ -3,8 +3,8 @@
 from difflib import get_close_matches
 
 from tpn.errors import TPNError
+from tpn.paper.figures import STUDIES
 from tpn.paper.recipe import Experiment
-from tpn.paper.studies import STUDIES
 from tpn.paper.tables import TABLES
 
 EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in (*TABLES, *STUDIES)}

@@ -8,14 +8,14 @@ from typing import Any
 import torch
 
 from tpn.allocator import keep_freed_memory
-from tpn.episodes import Setting
+from tpn.episodes.setting import Setting
 from tpn.errors import TPNError
 from tpn.files import make_folder, read_json, write_text
-from tpn.methods import find_method
+from tpn.methods._registry import find_method
 from tpn.paper.recipe import Test
-from tpn.training.machine import Machine, Precision, find_device
-from tpn.training.run import Run, RunConfig
-from tpn.training.settings import from_json
+from tpn.runs.folder import Run, RunConfig
+from tpn.runs.settings_json import from_json
+from tpn.training.device import Machine, Precision, find_device
 from tpn.training.splits import TEST_SEED
 
 FORMAT = 1
@@ -30,7 +30,7 @@ class Computing:
     precision: Precision = "auto"
     compile: bool = False
     cache: str | None = None
-    """Where prepared pictures are kept."""
+    """Where prepared images are kept."""
 
     def prepare(self) -> Machine:
         """Prepare this process for heavy work, and find the device."""

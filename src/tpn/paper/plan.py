@@ -5,11 +5,11 @@ import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from tpn.images import Images
+from tpn.images.split import Images
 from tpn.paper.budget import Budget
 from tpn.paper.job import Computing, Job
 from tpn.paper.recipe import Cell, Experiment, Test, Training
-from tpn.training.run import RunConfig
+from tpn.runs.folder import RunConfig
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Plan:
     jobs: dict[str, Job]
     """By name."""
     of_cell: dict[Cell, tuple[str, ...]]
-    """The job that each cell comes from; several for a mean over divisions into labelled and unlabelled pictures."""
+    """The job that each cell comes from; several for a mean over divisions into labelled and unlabelled images."""
 
 
 def plan(
@@ -31,7 +31,7 @@ def plan(
     class_seed: int = 0,
     computing: Computing = Computing(),  # noqa: B008
 ) -> Plan:
-    """The jobs of an experiment on these pictures, in the order of its cells."""
+    """The jobs of an experiment on these images, in the order of its cells."""
     assert budget.test_episodes is not None
     assert budget.splits is not None
     tests: dict[str, dict[Test, None]] = {}

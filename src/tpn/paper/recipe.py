@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from tpn.episodes import Setting
+from tpn.episodes.setting import Setting
 from tpn.evaluation.protocol import BatchNorm
 from tpn.paper.published import Published
 
@@ -19,7 +19,7 @@ class Training:
     """As pairs of name and value. Those of the full budget."""
 
     def split(self, seed: int) -> "Training":
-        """The same on another division into labelled and unlabelled pictures."""
+        """The same on another division into labelled and unlabelled images."""
         return replace(self, episode=replace(self.episode, split_seed=seed))
 
 
@@ -50,7 +50,7 @@ class Cell:
     test: Test
     published: Published | None = None
     of_splits: bool = False
-    """Is it the mean over several divisions into labelled and unlabelled pictures, with its standard error?"""
+    """Is it the mean over several divisions into labelled and unlabelled images, with its standard error?"""
 
     @property
     def method(self) -> str:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any, Literal
 
-from tpn.episodes import Setting
+from tpn.episodes.setting import Setting
 from tpn.paper.published import TABLE_1, TABLE_2, TABLE_3, TABLE_4, Published, Row
 from tpn.paper.recipe import Cell, Experiment, Rule, System, Test, Training, training
 
@@ -43,7 +43,7 @@ def maml(method: str) -> Rule:
 
 
 def reptile(way: int, shot: int) -> Training:
-    """15 pictures of each class, whatever the shot in testing."""
+    """15 images of each class, whatever the shot in testing."""
     return training("reptile", way, shot=5, query=10)
 
 

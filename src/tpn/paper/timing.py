@@ -11,17 +11,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tpn.episodes import as_task
+from tpn.episodes.task import as_task
 from tpn.errors import TPNError
-from tpn.evaluation.protocol import draw_episodes, represent_rows
+from tpn.evaluation.protocol import draw_episodes, embed_rows
 from tpn.files import make_folder, read_json, write_text
-from tpn.images import Images
+from tpn.images.split import Images
 from tpn.methods.tpn import Propagating
 from tpn.paper.job import Job
 from tpn.paper.recipe import Test
 from tpn.propagation.graph import normalise
 from tpn.propagation.solvers import label_matrix, propagate, propagate_stepwise
-from tpn.training.run import load
+from tpn.runs.folder import load
 from tpn.training.splits import TEST_SEED
 
 EPISODES, ROUNDS, STEPS = 32, 21, 10
@@ -45,7 +45,7 @@ def measure(job: Job, test: Test, images: Images) -> dict[str, Any]:
         raise TPNError(f"{job.name} does not propagate labels.")
     split = images.split("test")
     episodes = draw_episodes(split, test.episode, EPISODES, TEST_SEED)
-    features = torch.stack([represent_rows(method, split, episode.pictures) for episode in episodes])
+    features = torch.stack([embed_rows(method, split, episode.images) for episode in episodes])
     task = as_task(episodes, features)
     with torch.no_grad():
         graph = method.graph(task)

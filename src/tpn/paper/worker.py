@@ -21,28 +21,29 @@ from typing import Any
 
 import torch
 
-from tpn.episodes import Sampler
+from tpn.episodes.episode_sampler import EpisodeSampler
 from tpn.errors import TPNError
 from tpn.evaluation.protocol import (
     BatchNorm,
     check_setting,
     draw_episodes,
     evaluate_each,
-    pictures_to_represent,
+    images_to_embed,
     transduction,
 )
 from tpn.files import make_folder, read_json
-from tpn.images import Images, open_images
-from tpn.methods import build_method
+from tpn.images.opening import open_images
+from tpn.images.split import Images
+from tpn.methods._registry import build_method
 from tpn.paper.job import FORMAT, Job, described, find_test, read_result, write_result
 from tpn.paper.recipe import Test
 from tpn.progress import progress
-from tpn.training.initial import weights_digest
-from tpn.training.machine import Machine
-from tpn.training.run import load, settings_for
+from tpn.runs.folder import load, settings_for
+from tpn.runs.tensors import read_tensors
+from tpn.training.device import Machine
+from tpn.training.preflight import carry_out, check
 from tpn.training.splits import TEST_SEED
-from tpn.training.start import carry_out, check
-from tpn.training.tensors import read_tensors
+from tpn.training.warm_start import weights_digest
 
 STOP = "stop"
 
@@ -54,8 +55,8 @@ def perform(job: Job) -> int | None:
     images = open_images(
         config.data, config.image_size, cache=None if cache is None else Path(cache), class_seed=config.class_seed
     )
-    if images.digest != config.pictures:
-        raise TPNError(f"The pictures of {config.data} have changed while the experiment was running.")
+    if images.digest != config.data_digest:
+        raise TPNError(f"The images of {config.data} have changed while the experiment was running.")
     check(job.run, config, True, images, machine)
     impossible = {test: why for test in job.tests if (why := impossibility(job, test, images)) is not None}
     possible = replace(job, tests=tuple(test for test in job.tests if test not in impossible))
@@ -71,11 +72,11 @@ def perform(job: Job) -> int | None:
 
 
 def impossibility(job: Job, test: Test, images: Images) -> str | None:
-    """Why a test cannot be made with these pictures, if so: to be known before any training."""
+    """Why a test cannot be made with these images, if so: to be known before any training."""
     name = test.as_method or job.config.method
     try:
         check_setting(build_method(name, settings_for(name, job.config.settings), job.config.dimensions), test.episode)
-        Sampler(images.split("test"), test.episode, TEST_SEED)
+        EpisodeSampler(images.split("test"), test.episode, TEST_SEED)
     except TPNError as failure:
         return f"Not tested in {test.episode}: {failure}"
     return None
@@ -94,8 +95,8 @@ def run_tests(job: Job, images: Images, machine: Machine) -> None:
     for (as_method, batch_norm), tests in missing.items():
         method = load(job.run.folder, as_method).to(machine.device)
         episodes = [draw_episodes(split, test.episode, job.test_episodes, TEST_SEED) for test in tests]
-        total = pictures_to_represent(method, [episode for drawn in episodes for episode in drawn], batch_norm)
-        with progress("testing", total, "pictures") as advance:
+        total = images_to_embed(method, [episode for drawn in episodes for episode in drawn], batch_norm)
+        with progress("testing", total, "images") as advance:
             made = evaluate_each(method, split, episodes, batch_norm, advance)
             for test, evaluation in zip(tests, made, strict=True):
                 result["tests"].append(

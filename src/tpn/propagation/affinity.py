@@ -1,4 +1,4 @@
-"""How alike two pictures are: equations (1) and (2)."""
+"""How alike two images are: equations (1) and (2)."""
 
 import torch
 from jaxtyping import Float

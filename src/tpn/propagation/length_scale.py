@@ -1,4 +1,4 @@
-"""The network g that finds a length scale for each picture from its feature map."""
+"""The network g that finds a length scale for each image from its feature map."""
 
 import math
 
@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from tpn.backbones.blocks import ConvBlock
+from tpn.backbones._blocks import ConvBlock
 from tpn.propagation.affinity import SMALLEST_SCALE, mean_squared_distances
 
 
@@ -28,14 +28,14 @@ class LengthScale(nn.Module):
         self.out = nn.Linear(8, 1)
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
-    def forward(self, maps: Float[Tensor, "picture channel height width"]) -> Float[Tensor, "picture"]:
+    def forward(self, maps: Float[Tensor, "image channel height width"]) -> Float[Tensor, "image"]:
         hidden = F.relu(self.hidden(self.blocks(maps).flatten(1)))
         sigma: Tensor = self.out(hidden).squeeze(1)
         return sigma
 
     @torch.no_grad()
     def start_at(self, sigma: float) -> None:
-        """Let every picture start near this length scale."""
+        """Let every image start near this length scale."""
         self.out.weight.mul_(0.1 * sigma)
         self.out.bias.fill_(sigma)
 

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from tpn.episodes import Draws
+from tpn.episodes.sampler import Draws
 from tpn.errors import TPNError
-from tpn.methods import Method
-from tpn.training.machine import random_states, set_random_states
+from tpn.methods._method import Method
+from tpn.runs.folder import load_weights
+from tpn.runs.settings_json import from_json
+from tpn.runs.tensors import read_tensors, write_tensors
+from tpn.training.device import random_states, set_random_states
 from tpn.training.optimiser import remembered
-from tpn.training.run import load_weights
-from tpn.training.settings import from_json
-from tpn.training.tensors import read_tensors, write_tensors
 
 
 @dataclass

@@ -12,24 +12,30 @@ from typing import Any
 import torch
 
 from tpn.allocator import give_back_freed_memory
-from tpn.episodes import Draws, Episode, MiniBatches, Sampler, Setting, TrainingTask, as_training_task
+from tpn.episodes.episode_sampler import EpisodeSampler
+from tpn.episodes.mini_batches import MiniBatches
+from tpn.episodes.sampler import Draws
+from tpn.episodes.setting import Setting
+from tpn.episodes.task import Episode, TrainingTask, as_training_task
 from tpn.errors import TPNError
-from tpn.evaluation.protocol import draw_episodes, evaluate, load_pictures
+from tpn.evaluation.protocol import draw_episodes, evaluate, load_images
 from tpn.files import explaining_failure, replacing
-from tpn.images import Images, Split
 from tpn.images.augmentation import Augmentation, augment
-from tpn.methods import Config, Method, build_method, find_method
-from tpn.methods.base_classes import BaseClassConfig
+from tpn.images.split import Images, Split
+from tpn.methods._config import Config
+from tpn.methods._method import Method
+from tpn.methods._registry import build_method, find_method
+from tpn.methods.classifier_baseline import BaseClassConfig
 from tpn.progress import progress
-from tpn.training.board import Board
+from tpn.runs.folder import Run, RunConfig, read_metrics, save_weights
+from tpn.runs.tensors import not_finite
 from tpn.training.checkpoint import State, restore_checkpoint, save_checkpoint
-from tpn.training.initial import starting_point, take_over_backbone, take_over_rest
-from tpn.training.machine import CPU, ON_CPU, Machine
+from tpn.training.device import CPU, ON_CPU, Machine
+from tpn.training.distributed import ALONE, Part, Processes
 from tpn.training.optimiser import build_optimiser, learning_rate
-from tpn.training.processes import ALONE, Part, Processes
-from tpn.training.run import Run, RunConfig, read_metrics, save_weights
 from tpn.training.stopping import Stopped, StopRequest, listening
-from tpn.training.tensors import not_finite
+from tpn.training.tensorboard import Board
+from tpn.training.warm_start import starting_point, take_over_backbone, take_over_rest
 
 VALIDATION_SEED = 1_000_003
 
@@ -57,11 +63,11 @@ def validation_setting(config: RunConfig, split: Split) -> Setting:
 
 
 def training_sampler(config: RunConfig, split: Split) -> Draws:
-    """What draws the pictures of each step: episodes, or mini-batches of all classes."""
+    """What draws the images of each step: episodes, or mini-batches of all classes."""
     if find_method(config.method).info.learns_from == "classes":
         assert isinstance(config.settings, BaseClassConfig)
         return MiniBatches(split, config.episode, config.settings.batch_size, config.seed)
-    return Sampler(split, config.episode, config.seed)
+    return EpisodeSampler(split, config.episode, config.seed)
 
 
 def validation_due(state: State, config: Config) -> bool:
@@ -103,7 +109,7 @@ def train(
     state = restored_or_new(run, config, split, machine.device, method, optimiser, sampler)
     processes.check(settings, state.episode)
     if processes.by_first(lambda: (config.digest, state.episode)) != (config.digest, state.episode):
-        raise TPNError("All processes must see the same run folder, the same settings and the same pictures.")
+        raise TPNError("All processes must see the same run folder, the same settings and the same images.")
 
     def begin() -> None:
         keep_metrics(run, state.validations)
@@ -182,10 +188,10 @@ def draw_task(
     device: torch.device = CPU,
     processes: Processes = ALONE,
 ) -> TrainingTask:
-    """Draw the episodes of one step, with the pictures of those that are this process's share."""
+    """Draw the episodes of one step, with the images of those that are this process's share."""
     drawn = processes.share([sampler.draw() for _ in range(episodes)])
-    pictures = load_pictures(sampler.split, drawn)
-    changed = augment(pictures.flatten(0, 1), augmentations).view(pictures.shape)
+    images = load_images(sampler.split, drawn)
+    changed = augment(images.flatten(0, 1), augmentations).view(images.shape)
     return as_training_task(drawn, changed.to(device))
 
 

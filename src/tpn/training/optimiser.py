@@ -4,7 +4,8 @@ import math
 
 from torch.optim import SGD, AdamW, Optimizer
 
-from tpn.methods import Config, Method
+from tpn.methods._config import Config
+from tpn.methods._method import Method
 
 
 def remembered(config: Config) -> set[str]:

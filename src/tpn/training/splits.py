@@ -1,4 +1,4 @@
-"""The semi-supervised protocol: a training for each of several divisions into labelled and unlabelled pictures."""
+"""The semi-supervised protocol: a training for each of several divisions into labelled and unlabelled images."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from tpn.episodes import Setting
+from tpn.episodes.setting import Setting
 from tpn.evaluation.intervals import Mean, standard_error
 from tpn.evaluation.protocol import draw_episodes, evaluate_each, ignore
-from tpn.images import Images
-from tpn.training.machine import CPU
-from tpn.training.run import Run, RunConfig, load
+from tpn.images.split import Images
+from tpn.runs.folder import Run, RunConfig, load
+from tpn.training.device import CPU
 
 TEST_SEED = 0
 """Which episodes a test has: those of `tpn evaluate`, whatever the seed of the training."""

@@ -1,25 +1,25 @@
-"""The pictures of an episode, side by side."""
+"""The images of an episode, side by side."""
 
 from pathlib import Path
 
-from tpn.episodes import Episode, Role
+from tpn.episodes.task import Episode, Role
 from tpn.evaluation.plots.figure import FAINT, INK, class_colour, new_figure, write_figure
-from tpn.images import Split
+from tpn.images.split import Split
 
 COLUMNS = {Role.SUPPORT: 5, Role.QUERY: 15, Role.UNLABELLED: 10}
-"""So many pictures of a class side by side at most; further ones come below."""
+"""So many images of a class side by side at most; further ones come below."""
 TITLES = {Role.SUPPORT: "support", Role.QUERY: "queries", Role.UNLABELLED: "unlabelled"}
 TILE = 0.55
-"""The width of a picture in inches."""
+"""The width of an image in inches."""
 GAP = 0.3
-"""Between support and queries, and between classes, in pictures."""
+"""Between support and queries, and between classes, in images."""
 
 
 def draw_contact_sheet(split: Split, episode: Episode, title: str, path: Path) -> None:
-    """Draw the pictures of an episode: a row per class, with its support, its queries and what is unlabelled of it."""
+    """Draw the images of an episode: a row per class, with its support, its queries and what is unlabelled of it."""
     labels = [*range(len(episode.classes)), *([-1] if (episode.labels == -1).any() else [])]
     cells = {
-        (label, role): episode.pictures[(episode.labels == label) & (episode.role == role)]
+        (label, role): episode.images[(episode.labels == label) & (episode.role == role)]
         for label in labels
         for role in Role
     }
@@ -38,17 +38,17 @@ def draw_contact_sheet(split: Split, episode: Episode, title: str, path: Path) -
     names = [split.classes[episode.classes[label]] if label >= 0 else "distractors" for label in labels]
     margin = 0.6 + 0.085 * max(map(len, names))
 
-    tiles = split.pictures[..., 0] if split.pictures.shape[-1] == 1 else split.pictures
+    tiles = split.images[..., 0] if split.images.shape[-1] == 1 else split.images
     figure = new_figure(margin + TILE * left, 1.0 + TILE * top)
     axes = figure.subplots()
     for label, name, row in zip(labels, names, tops, strict=True):
         colour = class_colour(label) if label >= 0 else INK
         axes.text(-GAP, row + 0.5, name, ha="right", va="center", color=colour, weight="bold", fontsize=10)
         for role, width in widths.items():
-            for index, picture in enumerate(cells[label, role]):
+            for index, image in enumerate(cells[label, role]):
                 x, y = lefts[role] + index % width, row + index // width
                 axes.imshow(
-                    tiles[picture],
+                    tiles[image],
                     extent=(x + 0.02, x + 0.98, y + 0.98, y + 0.02),
                     cmap="gray_r",
                     vmin=0,

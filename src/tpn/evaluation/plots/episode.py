@@ -10,11 +10,11 @@ from matplotlib.collections import LineCollection
 from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 from matplotlib.patches import Patch
 
-from tpn.episodes import Episode, Role, as_task
+from tpn.episodes.task import Episode, Role, as_task
 from tpn.evaluation.plots.figure import INK, class_colour, new_figure, write_figure
-from tpn.evaluation.protocol import represent_rows
-from tpn.images import Split
-from tpn.methods import Method
+from tpn.evaluation.protocol import embed_rows
+from tpn.images.split import Split
+from tpn.methods._method import Method
 
 MISTAKE = "#d21f2b"
 _NAME: dict[str, Any] = {
@@ -24,16 +24,16 @@ _NAME: dict[str, Any] = {
     "bbox": {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.85},
 }
 THUMBNAIL = 0.062
-"""The width of a picture, as a share of the figure's."""
+"""The width of an image, as a share of the figure's."""
 
 
 def draw_episode(method: Method, split: Split, episode: Episode, path: Path) -> None:
-    """Draw one episode: pictures placed by their features, edges by weight, propagated labels as colours.
+    """Draw one episode: images placed by their features, edges by weight, propagated labels as colours.
 
-    Pictures of the support have a thick frame, and the first of each class its name; mistakes are crossed out in red.
+    Images of the support have a thick frame, and the first of each class its name; mistakes are crossed out in red.
     """
     method.eval()
-    features = represent_rows(method, split, episode.pictures)[None]
+    features = embed_rows(method, split, episode.images)[None]
     task = as_task([episode], features)
     with torch.no_grad():
         scores = method.score(task)[0]
@@ -46,9 +46,9 @@ def draw_episode(method: Method, split: Split, episode: Episode, path: Path) -> 
     places = _places(features[0].flatten(1).double().numpy(), weights)
     if weights is not None:
         axes.add_collection(_edges(places, weights))
-    zoom = 30 / split.pictures.shape[1]
+    zoom = 30 / split.images.shape[1]
     for node in np.flatnonzero(episode.role != Role.UNLABELLED):
-        image = OffsetImage(split.pictures[episode.pictures[node]].squeeze(), zoom=zoom, cmap="gray_r")
+        image = OffsetImage(split.images[episode.images[node]].squeeze(), zoom=zoom, cmap="gray_r")
         support = episode.role[node] == Role.SUPPORT
         frame = _frame(int(labels[node]), float(sure[node]), support)
         axes.add_artist(AnnotationBbox(image, places[node], bboxprops=frame, pad=0.1, zorder=5 if support else 4))
@@ -79,7 +79,7 @@ def _predictions(episode: Episode, scores: Float[torch.Tensor, "query way"]) -> 
 def _places(
     features: Float64[np.ndarray, "node feature"], weights: Float64[np.ndarray, "node node"] | None
 ) -> Float64[np.ndarray, "node 2"]:
-    """Places in the unit square: the two main directions of the features, then edges pull and pictures push."""
+    """Places in the unit square: the two main directions of the features, then edges pull and images push."""
     left, values, _ = np.linalg.svd(features - features.mean(0), full_matrices=False)
     places = _to_unit_square(left[:, :2] * values[:2])
     pull = np.zeros((len(places), len(places))) if weights is None else weights / weights.sum(1, keepdims=True)
@@ -91,7 +91,7 @@ def _places(
         length = np.sqrt((move**2).sum(-1, keepdims=True)) + 1e-12
         places = places + move / length * np.minimum(length, heat)
     places = _to_unit_square(places)
-    for _ in range(200):  # now no picture may hide another
+    for _ in range(200):  # now no image may hide another
         apart, distance = _apart(places)
         places = places + _sum_of_forces(apart, distance, 0.3 * np.maximum(THUMBNAIL - distance, 0))
     return _to_unit_square(places)
@@ -122,7 +122,7 @@ def _edges(places: Float64[np.ndarray, "node 2"], weights: Float64[np.ndarray, "
 
 
 def _frame(label: int, sure: float, support: np.bool_) -> dict[str, Any]:
-    """A frame in the colour of the label that a picture is given, the paler the less sure; thick if it is known."""
+    """A frame in the colour of the label that an image is given, the paler the less sure; thick if it is known."""
     return {
         "edgecolor": class_colour(label),
         "facecolor": "white",
@@ -143,7 +143,7 @@ def _title(axes: Any, split: Split, episode: Episode, labels: Any, graph: bool) 
     )
     axes.set_title(
         f"{right} of {int(queries.sum())} queries right.  Thick frames: labelled.  "
-        f"Colour: the {meaning} a picture.  Red cross: mistake.",
+        f"Colour: the {meaning} an image.  Red cross: mistake.",
         color=INK,
         fontsize=11,
     )

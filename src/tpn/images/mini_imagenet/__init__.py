@@ -1,7 +1,7 @@
 """miniImageNet in every form that it is passed on in: 100 classes of 600 photographs of 84x84 pixels.
 
 `ravi.csv` holds the lists of Ravi and Larochelle ("Optimization as a Model for Few-Shot Learning", ICLR 2017), by which
-it can be cut from ILSVRC-2012: for each class a split, and the ranks of its 600 pictures among the class's files sorted
+it can be cut from ILSVRC-2012: for each class a split, and the ranks of its 600 images among the class's files sorted
 by name, as the bits of a base64 number (the first bit stands for rank 1).
 """
 
@@ -15,14 +15,14 @@ import numpy as np
 
 from tpn.errors import TPNError
 from tpn.images.arrays import PixelArray, unpickle
+from tpn.images.dataset_index import DatasetIndex, SplitIndex
 from tpn.images.layouts import ilsvrc, listed_in_csv, shallowest, split_folders
-from tpn.images.listing import Listing, SplitListing
 from tpn.images.pickles import as_array, with_text_keys
 from tpn.images.source import Source
 from tpn.images.split import SPLITS
 
 CLASSES = {"train": 64, "val": 16, "test": 20}
-PICTURES = 600
+IMAGES = 600
 CATEGORY_SPLIT = {
     "train": ("miniImageNet_category_split_train_phase_train.pickle", "miniImageNet_category_split_train.pickle"),
     "val": ("miniImageNet_category_split_val.pickle",),
@@ -36,63 +36,63 @@ class MiniImageNet(Source):
     kind = "mini-imagenet"
     labelled_share = 0.4
 
-    def find(self) -> Listing:
-        listing = (
+    def find(self) -> DatasetIndex:
+        index = (
             self._cache_pickles()
             or self._category_pickles()
             or listed_in_csv(self.container, self.container.kind)
             or split_folders(self.container, self.container.kind)
             or self._from_ilsvrc()
         )
-        if listing is None:
+        if index is None:
             raise self.not_recognised(
-                "train.csv, val.csv and test.csv with a folder of pictures; folders train, val and test with a folder "
+                "train.csv, val.csv and test.csv with a folder of images; folders train, val and test with a folder "
                 "for each class; mini-imagenet-cache-{train,val,test}.pkl; miniImageNet_category_split_*.pickle; or "
-                "the training pictures of ILSVRC-2012"
+                "the training images of ILSVRC-2012"
             )
-        return listing
+        return index
 
-    def incompleteness(self, listing: Listing) -> list[str]:
-        found = {split: listing.splits[split].classes if split in listing.splits else {} for split in SPLITS}
+    def incompleteness(self, index: DatasetIndex) -> list[str]:
+        found = {split: index.splits[split].classes if split in index.splits else {} for split in SPLITS}
         counts = {split: len(classes) for split, classes in found.items()}
-        odd = [keys for classes in found.values() for keys in classes.values() if len(keys) != PICTURES]
+        odd = [keys for classes in found.values() for keys in classes.values() if len(keys) != IMAGES]
         if counts == CLASSES and not odd:
             return []
         classes = "/".join(str(counts[split]) for split in SPLITS)
         return [
-            f"this is not the whole of miniImageNet, which has 64/16/20 classes of {PICTURES} pictures: it has "
-            f"{classes} classes, {len(odd)} of them with another number of pictures. Results are not comparable with "
+            f"this is not the whole of miniImageNet, which has 64/16/20 classes of {IMAGES} images: it has "
+            f"{classes} classes, {len(odd)} of them with another number of images. Results are not comparable with "
             "published ones"
         ]
 
-    def _cache_pickles(self) -> Listing | None:
+    def _cache_pickles(self) -> DatasetIndex | None:
         """`image_data`, all pixels, and `class_dict`, class -> places."""
         names = {split: shallowest(self.container.names, f"mini-imagenet-cache-{split}.pkl") for split in SPLITS}
         if not any(names.values()):
             return None
-        listing = Listing(f"{self.container.kind} with cache pickles", {})
+        index = DatasetIndex(f"{self.container.kind} with cache pickles", {})
         for split, name in self._all_there(names).items():
             content = with_text_keys(unpickle(self.container, name), name)
             pixels = PixelArray(as_array(_get(content, "image_data", name), name), name)
             classes = with_text_keys(_get(content, "class_dict", name), name)
             places = {class_: as_array(keys, f"{name}, class {class_!r}") for class_, keys in classes.items()}
-            listing.splits[split] = SplitListing(pixels, {c: _places(keys, pixels, c) for c, keys in places.items()})
-        return listing
+            index.splits[split] = SplitIndex(pixels, {c: _places(keys, pixels, c) for c, keys in places.items()})
+        return index
 
-    def _category_pickles(self) -> Listing | None:
-        """`data`, all pixels, `labels`, a number for each picture, and `catname2label`, class -> number."""
+    def _category_pickles(self) -> DatasetIndex | None:
+        """`data`, all pixels, `labels`, a number for each image, and `catname2label`, class -> number."""
         found = {split: [shallowest(self.container.names, name) for name in CATEGORY_SPLIT[split]] for split in SPLITS}
         names = {split: next(filter(None, candidates), None) for split, candidates in found.items()}
         if not any(names.values()):
             return None
-        listing = Listing(f"{self.container.kind} with category-split pickles", {})
+        index = DatasetIndex(f"{self.container.kind} with category-split pickles", {})
         for split, name in self._all_there(names).items():
             content = with_text_keys(unpickle(self.container, name), name)
             pixels = PixelArray(as_array(_get(content, "data", name), name), name)
             labels = as_array(_get(content, "labels", name), name)
             if labels.shape != (len(pixels),) or labels.dtype.kind not in "iu":
                 raise TPNError(
-                    f"{name} is damaged: it has {len(pixels)} pictures and {labels.size} labels of them, "
+                    f"{name} is damaged: it has {len(pixels)} images and {labels.size} labels of them, "
                     f"which are {labels.dtype}."
                 )
             numbers = with_text_keys(content.get("catname2label", {}), name)
@@ -103,25 +103,25 @@ class MiniImageNet(Source):
                 class_of.get(label, f"{split} class {label:03}"): np.flatnonzero(labels == label).tolist()
                 for label in np.unique(labels).tolist()
             }
-            listing.splits[split] = SplitListing(pixels, classes)
-        return listing
+            index.splits[split] = SplitIndex(pixels, classes)
+        return index
 
-    def _from_ilsvrc(self) -> Listing | None:
-        """Cut from the training pictures of ILSVRC-2012 by the lists of Ravi and Larochelle."""
+    def _from_ilsvrc(self) -> DatasetIndex | None:
+        """Cut from the training images of ILSVRC-2012 by the lists of Ravi and Larochelle."""
         lists = read_lists()
-        listing = ilsvrc(self.container, lists)
-        if listing is None:
+        index = ilsvrc(self.container, lists)
+        if index is None:
             return None
-        for split, found in listing.splits.items():
+        for split, found in index.splits.items():
             chosen = {}
             for class_, names in found.classes.items():
                 ranks = lists[split][class_]
                 chosen[class_] = [names[rank - 1] for rank in ranks if rank <= len(names)]
                 if missing := len(ranks) - len(chosen[class_]):
                     example = f"{class_} has {len(names)} files"
-                    listing.problems.add("pictures of the benchmark are missing", example, missing)
+                    index.problems.add("images of the benchmark are missing", example, missing)
             found.classes = chosen
-        return listing
+        return index
 
     def _all_there(self, names: dict[str, str | None]) -> dict[str, str]:
         for split, name in names.items():
@@ -134,7 +134,7 @@ class MiniImageNet(Source):
 
 
 def read_lists() -> dict[str, dict[str, list[int]]]:
-    """Split -> class -> the ranks of its pictures among the class's files, from 1."""
+    """Split -> class -> the ranks of its images among the class's files, from 1."""
     lists: dict[str, dict[str, list[int]]] = {split: {} for split in SPLITS}
     for row in csv.DictReader(files(__name__).joinpath("ravi.csv").read_text(encoding="utf-8").splitlines()):
         bits = np.unpackbits(np.frombuffer(base64.b64decode(row["ranks"]), np.uint8))
@@ -150,5 +150,5 @@ def _get(content: dict[str, Any], key: str, name: str) -> Any:
 
 def _places(keys: np.ndarray, pixels: PixelArray, class_: str) -> list[int]:
     if keys.ndim != 1 or (keys.size and (keys.dtype.kind not in "iu" or keys.min() < 0 or keys.max() >= len(pixels))):
-        raise TPNError(f"{pixels.name} is damaged: the class {class_!r} has pictures that are not there.")
+        raise TPNError(f"{pixels.name} is damaged: the class {class_!r} has images that are not there.")
     return sorted(set(keys.tolist()))

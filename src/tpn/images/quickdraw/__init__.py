@@ -43,18 +43,18 @@ class QuickDraw(Images):
         return self._opened[name]
 
     def _open(self, name: str) -> Split:
-        classes, pictures = self._classes[name], _drawings(name)
+        classes, images = self._classes[name], _drawings(name)
         if self.image_size != SIZE:
-            pictures = resize(pictures, self.image_size)
-        return Split(name, pictures, tuple(classes), np.arange(len(classes) + 1) * DRAWINGS_PER_CLASS)
+            images = resize(images, self.image_size)
+        return Split(name, images, tuple(classes), np.arange(len(classes) + 1) * DRAWINGS_PER_CLASS)
 
 
 @cache
-def _drawings(split: str) -> UInt8[np.ndarray, "picture height width 1"]:
+def _drawings(split: str) -> UInt8[np.ndarray, "image height width 1"]:
     """All drawings of a split: unpacked once in a process, 27 MB in all."""
     with files(__name__).joinpath("drawings.zip").open("rb") as archive, zipfile.ZipFile(archive) as drawings:
-        pictures: np.ndarray = np.load(drawings.open(f"{split}.npy"), allow_pickle=False)[..., None]
-    return pictures
+        images: np.ndarray = np.load(drawings.open(f"{split}.npy"), allow_pickle=False)[..., None]
+    return images
 
 
 def _read(name: str) -> bytes:

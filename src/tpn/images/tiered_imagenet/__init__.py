@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from tpn.errors import TPNError
-from tpn.images.arrays import EncodedPictures, NpzPixels, unpickle
+from tpn.images.arrays import EncodedImages, NpzPixels, unpickle
+from tpn.images.dataset_index import DatasetIndex, SplitIndex
 from tpn.images.layouts import ilsvrc, shallowest, split_folders
-from tpn.images.listing import Listing, SplitListing
 from tpn.images.pickles import as_array, as_strings, with_text_keys
 from tpn.images.pickles.array import PickledArray
 from tpn.images.source import Source
@@ -28,19 +28,19 @@ class TieredImageNet(Source):
     kind = "tiered-imagenet"
     labelled_share = 0.1
 
-    def find(self) -> Listing:
-        listing = (
+    def find(self) -> DatasetIndex:
+        index = (
             self._arrays() or split_folders(self.container, self.container.kind) or ilsvrc(self.container, read_lists())
         )
-        if listing is None:
+        if index is None:
             raise self.not_recognised(
                 "{train,val,test}_images_png.pkl or _images.npz with _labels.pkl; folders train, val and test with a "
-                "folder for each class; or the training pictures of ILSVRC-2012"
+                "folder for each class; or the training images of ILSVRC-2012"
             )
-        return listing
+        return index
 
-    def incompleteness(self, listing: Listing) -> list[str]:
-        counts = [len(listing.splits[split].classes) if split in listing.splits else 0 for split in SPLITS]
+    def incompleteness(self, index: DatasetIndex) -> list[str]:
+        counts = [len(index.splits[split].classes) if split in index.splits else 0 for split in SPLITS]
         whole = [len(classes) for classes in read_lists().values()]
         if counts == whole:
             return []
@@ -54,8 +54,8 @@ class TieredImageNet(Source):
         found = {known[class_] for class_ in classes if class_ in known}
         return len(found) or None
 
-    def _arrays(self) -> Listing | None:
-        """For each split the pictures, as PNG files or as pixels, and their labels."""
+    def _arrays(self) -> DatasetIndex | None:
+        """For each split the images, as PNG files or as pixels, and their labels."""
         names = {
             split: shallowest(self.container.names, f"{split}_images_png.pkl")
             or shallowest(self.container.names, f"{split}_images.npz")
@@ -63,26 +63,26 @@ class TieredImageNet(Source):
         }
         if not any(names.values()):
             return None
-        listing = Listing(f"{self.container.kind} with arrays", {})
+        index = DatasetIndex(f"{self.container.kind} with arrays", {})
         for split, name in names.items():
             labels_name = shallowest(self.container.names, f"{split}_labels.pkl")
             if name is None or labels_name is None:
                 missing = f"{split}_images_png.pkl or {split}_images.npz" if name is None else f"{split}_labels.pkl"
-                raise TPNError(f"{self.path} has no {missing}. The pictures and labels of all three splits are needed.")
+                raise TPNError(f"{self.path} has no {missing}. The images and labels of all three splits are needed.")
             reader: Any
             if name.endswith(".npz"):
                 reader = NpzPixels(self.container, name, "images")
             else:
-                reader = EncodedPictures(unpickle(self.container, name), PurePosixPath(name).name)
+                reader = EncodedImages(unpickle(self.container, name), PurePosixPath(name).name)
             labels, class_names = self._labels(labels_name, split)
             if len(labels) != len(reader):
-                raise TPNError(f"{name} has {len(reader)} pictures, but {labels_name} {len(labels)} labels.")
+                raise TPNError(f"{name} has {len(reader)} images, but {labels_name} {len(labels)} labels.")
             classes = {class_names(int(label)): np.flatnonzero(labels == label).tolist() for label in np.unique(labels)}
-            listing.splits[split] = SplitListing(reader, classes)
-        return listing
+            index.splits[split] = SplitIndex(reader, classes)
+        return index
 
     def _labels(self, name: str, split: str) -> tuple[np.ndarray, Any]:
-        """The number of each picture's class, and what turns a number into a name."""
+        """The number of each image's class, and what turns a number into a name."""
         content = unpickle(self.container, name)
         if isinstance(content, (list, PickledArray)):
             content = {"label_specific": content}

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from tpn.paper.budget import BUDGETS
 from tpn.paper.report.document import Command, Document, Grid, Heading, Paragraph, Part
 from tpn.paper.report.numbers import main_table, of_splits, paired_table, reference, solver_table
-from tpn.paper.report.plots import draw_learning_curves, draw_lines, picture
+from tpn.paper.report.plots import draw_learning_curves, draw_lines, image
 from tpn.paper.report.subject import NAMES, Report
 from tpn.paper.report.trainings import settings_table, trainings_table
 from tpn.paper.timing import EPISODES, ROUNDS
@@ -17,7 +17,7 @@ def compose(report: Report) -> Document:
     parts: list[Part] = [Paragraph(introduction(report)), *warnings(report), main_table(report), Paragraph(key(report))]
     if experiment.figure is not None:
         drawn = draw_lines(experiment, report.results, report.same_data)
-        parts.append(picture(f"{report.name}-figure", f"{experiment.title}, on {report.pictures}", drawn))
+        parts.append(image(f"{report.name}-figure", f"{experiment.title}, on {report.data_title}", drawn))
     if experiment.times_solvers and (solvers := solver_table(report)) is not None:
         parts += [Heading("Time"), solvers, Paragraph(SOLVER_KEY)]
     if (differences := paired_table(report)) is not None:
@@ -26,13 +26,13 @@ def compose(report: Report) -> Document:
         curves = draw_learning_curves(report.results.trainings)
         parts += [
             Heading("Learning curves"),
-            picture(f"{report.name}-learning", "Accuracy on the validation classes", curves),
+            image(f"{report.name}-learning", "Accuracy on the validation classes", curves),
         ]
         parts += [Heading("Trainings"), trainings_table(report)]
     parts += [Heading("How this was made"), Command(report.command), settings_table(report)]
     if report.failures:
         parts += [Heading("Failures"), Grid(("training", "why"), tuple(report.failures.items()))]
-    return Document(f"{experiment.title}: {report.pictures}, {report.budget_title}", tuple(parts))
+    return Document(f"{experiment.title}: {report.data_title}, {report.budget_title}", tuple(parts))
 
 
 def introduction(report: Report) -> str:
@@ -52,7 +52,7 @@ def warnings(report: Report) -> Iterator[Paragraph]:
         episodes = "as many as each recipe says" if budget.episodes is None else f"{budget.episodes:,}"
         name = f"{report.budget_title[0].upper()}{report.budget_title[1:]}"
         text = (
-            f"{name}: pictures of {size}×{size}, training episodes: {episodes}, test episodes: {budget.test_episodes}; "
+            f"{name}: images of {size}×{size}, training episodes: {episodes}, test episodes: {budget.test_episodes}; "
             "the same settings for every system."
         )
         if budget.episodes is not None:
@@ -60,7 +60,7 @@ def warnings(report: Report) -> Iterator[Paragraph]:
         yield Paragraph(text, warning=True)
     if not report.same_data:
         yield Paragraph(
-            f"The published numbers are for {NAMES[report.experiment.data]}, these for {report.pictures}: "
+            f"The published numbers are for {NAMES[report.experiment.data]}, these for {report.data_title}: "
             "they stand beside each other for orientation only, without differences.",
             warning=True,
         )
@@ -76,7 +76,7 @@ def key(report: Report) -> str:
     said = [f"Mean accuracy over {budget.test_episodes} test episodes in %, ± 1.96 standard errors (95 % interval)."]
     if of_splits(report):
         said = [
-            f"Mean accuracy over {budget.splits} divisions into labelled and unlabelled pictures, in %, ± its standard "
+            f"Mean accuracy over {budget.splits} divisions into labelled and unlabelled images, in %, ± its standard "
             f"error over them; each test has {budget.test_episodes} episodes."
         ]
     if report.same_data and any(cell.published for cell in cells):

@@ -39,7 +39,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Picture:
+class Image:
     """A drawing."""
 
     name: str
@@ -56,7 +56,7 @@ class Command:
     text: str
 
 
-Part: TypeAlias = Heading | Paragraph | Grid | Picture | Command
+Part: TypeAlias = Heading | Paragraph | Grid | Image | Command
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
 """A report as Markdown."""
 
-from tpn.paper.report.document import Command, Document, Entry, Grid, Heading, Paragraph, Part, Picture
+from tpn.paper.report.document import Command, Document, Entry, Grid, Heading, Image, Paragraph, Part
 
 
 def to_markdown(document: Document) -> str:
-    """Pictures are files beside it, by their names."""
+    """Images are files beside it, by their names."""
     return "\n\n".join([f"# {document.title}", *map(written, document.parts)]) + "\n"
 
 
@@ -17,7 +17,7 @@ def written(part: Part) -> str:
             return f"> **{part.text}**" if part.warning else part.text
         case Command():
             return f"    {part.text}"
-        case Picture():
+        case Image():
             return f"![{part.title}]({part.name}.png)"
         case Grid():
             lines = [part.header, ("---",) * len(part.header)]

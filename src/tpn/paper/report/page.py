@@ -1,8 +1,8 @@
-"""A report as one HTML file that needs nothing else: no script, no font, no picture from elsewhere."""
+"""A report as one HTML file that needs nothing else: no script, no font, no image from elsewhere."""
 
 from html import escape
 
-from tpn.paper.report.document import Command, Document, Entry, Grid, Heading, Paragraph, Part, Picture
+from tpn.paper.report.document import Command, Document, Entry, Grid, Heading, Image, Paragraph, Part
 
 STYLE = """
 :root { --ink: #22262b; --faint: #6b747d; --line: #dde2e6; --best: #e8f1ff; --accent: #2f6fde; --warn: #fff4de; }
@@ -49,7 +49,7 @@ def written(part: Part) -> str:
             return f"<p{' class=warning' if part.warning else ''}>{escape(part.text)}</p>"
         case Command():
             return f"<pre>{escape(part.text)}</pre>"
-        case Picture():
+        case Image():
             return f"<figure>{part.svg}<figcaption>{escape(part.title)}</figcaption></figure>"
         case Grid():
             numeric = [any(isinstance(row[place], Entry) for row in part.rows) for place in range(len(part.header))]

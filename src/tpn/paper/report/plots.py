@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from tpn.evaluation.plots.figure import FAINT, INK, class_colour, new_figure, tidy
 from tpn.paper.recipe import Experiment
-from tpn.paper.report.document import Picture
+from tpn.paper.report.document import Image
 from tpn.paper.results import Results
 
 PANELS_IN_A_ROW = 4
@@ -16,13 +16,13 @@ MOST_MARKERS = 50
 """In a learning curve: each takes room in the page."""
 
 
-def picture(name: str, title: str, figure: Figure) -> Picture:
+def image(name: str, title: str, figure: Figure) -> Image:
     """A figure as a drawing of a report."""
     png, svg = io.BytesIO(), io.StringIO()
     figure.savefig(png, format="png", dpi=110)
     with matplotlib.rc_context({"svg.hashsalt": name}):  # the same figure, the same text
         figure.savefig(svg, format="svg", metadata={"Date": None})
-    return Picture(name, title, png.getvalue(), svg.getvalue()[svg.getvalue().index("<svg") :])
+    return Image(name, title, png.getvalue(), svg.getvalue()[svg.getvalue().index("<svg") :])
 
 
 def draw_lines(experiment: Experiment, results: Results, published: bool) -> Figure:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tpn.images import Images
+from tpn.images.split import Images
 from tpn.paper.budget import BUDGETS, Budget
 from tpn.paper.experiments import EXPERIMENTS
 from tpn.paper.plan import Plan
@@ -32,7 +32,7 @@ class Report:
 
     @property
     def data(self) -> str:
-        """The kind of source that the pictures come from."""
+        """The kind of source that the images come from."""
         return self.images.spec.partition(":")[0]
 
     @property
@@ -63,10 +63,10 @@ class Report:
 
     @property
     def same_data(self) -> bool:
-        """Are the published numbers about these pictures?"""
+        """Are the published numbers about these images?"""
         return self.data == self.experiment.data
 
     @property
-    def pictures(self) -> str:
+    def data_title(self) -> str:
         """What they are called."""
         return NAMES.get(self.data, self.data)

@@ -36,7 +36,7 @@ def settings_table(report: Report) -> Grid:
     results = list(report.results.trainings.values())
     seeds = sorted({job.config.seed for job in report.plan.jobs.values()})
     rows: list[tuple[str | Entry, ...]] = [
-        ("pictures", f"{report.pictures}, {report.images.image_size}×{report.images.image_size}"),
+        ("images", f"{report.data_title}, {report.images.image_size}×{report.images.image_size}"),
         ("training seed", ", ".join(map(str, seeds))),
         ("test", f"{report.budget.test_episodes} episodes of the test classes, seed {TEST_SEED}"),
         ("budget", report.budget_title),

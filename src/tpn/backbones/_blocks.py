@@ -1,0 +1,115 @@
+"""The building blocks of backbones, of the length-scale network and of the relation network."""
+
+from typing import Literal, TypeAlias
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+Pool: TypeAlias = Literal["down", "up", "none"]
+SLOPE = 0.1
+"""Of the leaky ReLU below zero."""
+
+
+class NormalisedConvolution(nn.Module):
+    """A convolution and batch normalisation. With running statistics, normalisation is folded into the convolution.
+
+    The convolution has no bias: batch normalisation would subtract it again.
+    """
+
+    def __init__(self, channels: int, filters: int, size: int = 3, padded: bool = True) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(channels, filters, size, padding=size // 2 if padded else 0, bias=False)
+        self.norm = nn.BatchNorm2d(filters)
+
+    def forward(
+        self, maps: Float[Tensor, "image channel height width"]
+    ) -> Float[Tensor, "image filter height2 width2"]:
+        norm = self.norm
+        if norm.training or norm.running_mean is None or norm.running_var is None:
+            normalised: Tensor = norm(self.convolution(maps))
+            return normalised
+        scale = norm.weight * torch.rsqrt(norm.running_var + norm.eps)
+        weight = self.convolution.weight * scale[:, None, None, None]
+        return F.conv2d(maps, weight, norm.bias - norm.running_mean * scale, padding=self.convolution.padding)
+
+
+class ConvBlock(NormalisedConvolution):
+    """3x3 convolution, batch normalisation, 2x2 max-pooling (whose last window may stand out, or none), ReLU.
+
+    Pooling before the ReLU gives the same as after it, for a quarter of the work.
+    """
+
+    def __init__(self, channels: int, filters: int, pool: Pool = "down", padded: bool = True) -> None:
+        super().__init__(channels, filters, padded=padded)
+        self.pool, self.padded = pool, padded
+
+    def forward(
+        self, maps: Float[Tensor, "image channel height width"]
+    ) -> Float[Tensor, "image filter height2 width2"]:
+        return F.relu(pooled(super().forward(maps), self.pool))
+
+    def after_convolution(
+        self, maps: Float[Tensor, "image filter height width"]
+    ) -> Float[Tensor, "image filter height2 width2"]:
+        """The rest of the block, for those who make the convolution themselves."""
+        return F.relu(pooled(self.norm(maps), self.pool))
+
+    def output_size(self, size: int) -> int:
+        """Height (or width) of the maps that come out for maps of this height (or width)."""
+        return pooled_size(size - (0 if self.padded else 2), self.pool)
+
+
+class ResidualBlock(nn.Module):
+    """Three 3x3 convolutions beside a 1x1 one, each normalised; 2x2 max-pooling of their sum; leaky ReLU; DropBlock."""
+
+    def __init__(self, channels: int, filters: int, pool: Pool = "down", drop: nn.Module | None = None) -> None:
+        super().__init__()
+        self.first = NormalisedConvolution(channels, filters)
+        self.second = NormalisedConvolution(filters, filters)
+        self.third = NormalisedConvolution(filters, filters)
+        self.shortcut = NormalisedConvolution(channels, filters, size=1)
+        self.pool, self.drop = pool, drop or nn.Identity()
+        for part in (self.first, self.second, self.third, self.shortcut):
+            nn.init.kaiming_normal_(part.convolution.weight, SLOPE, mode="fan_out")
+
+    def forward(
+        self, maps: Float[Tensor, "image channel height width"]
+    ) -> Float[Tensor, "image filter height2 width2"]:
+        inner = F.leaky_relu(self.first(maps), SLOPE)
+        inner = F.leaky_relu(self.second(inner), SLOPE)
+        out = F.leaky_relu(pooled(self.third(inner) + self.shortcut(maps), self.pool), SLOPE)
+        dropped: Tensor = self.drop(out)
+        return dropped
+
+
+class DropBlock(nn.Module):
+    """Ghiasi et al., "DropBlock", 2018: in training, set squares of each map to zero, and scale up what is left."""
+
+    def __init__(self, share: float, size: int) -> None:
+        super().__init__()
+        self.share, self.size = share, size
+
+    def forward(self, maps: Float[Tensor, "image filter height width"]) -> Float[Tensor, "image filter height width"]:
+        if not self.training or self.share == 0:
+            return maps
+        height, width = maps.shape[-2:]
+        inside = (height - self.size + 1) * (width - self.size + 1)
+        chance = self.share * height * width / (self.size**2 * inside)
+        places = (*maps.shape[:2], height - self.size + 1, width - self.size + 1)
+        corners = (torch.rand(places, device=maps.device) < chance).float()  # no lower precision: chances are small
+        kept = 1 - F.max_pool2d(F.pad(corners, [self.size - 1] * 4), self.size, stride=1)
+        return maps * (kept * (kept.numel() / kept.sum().clamp_min(1))).to(maps)
+
+
+def pooled(
+    maps: Float[Tensor, "image filter height width"], pool: Pool
+) -> Float[Tensor, "image filter height2 width2"]:
+    """2x2 max-pooling, of which the last window may stand out (up) or not (down), or none."""
+    return maps if pool == "none" else F.max_pool2d(maps, 2, ceil_mode=pool == "up")
+
+
+def pooled_size(size: int, pool: Pool) -> int:
+    """Height (or width) of maps of this height (or width) after pooling."""
+    return {"down": size // 2, "up": -(-size // 2), "none": size}[pool]

@@ -1,0 +1,58 @@
+"""Which statistics batch normalisation uses."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+
+def keeps_statistics(module: nn.Module) -> bool:
+    """Does any of its layers normalise with statistics that it has gathered in training?"""
+    return any(isinstance(layer, _BatchNorm) and layer.running_mean is not None for layer in module.modules())
+
+
+def forget_statistics(module: nn.Module) -> None:
+    """Let batch normalisation use the statistics of the batch at hand for good, and gather none."""
+    for layer in module.modules():
+        if isinstance(layer, _BatchNorm):
+            layer.track_running_stats = False
+            layer.running_mean = layer.running_var = layer.num_batches_tracked = None
+
+
+class WrittenOut(nn.BatchNorm2d):
+    """Batch normalisation with the statistics of the batch at hand, in elementary operations.
+
+    torch's own, which is faster, has a wrong second derivative under `vmap` (seen in torch 2.13).
+    """
+
+    def forward(self, input: Float[Tensor, "image filter height width"]) -> Float[Tensor, "image filter height width"]:
+        values = input if input.dtype == torch.float64 else input.float()
+        centred = values - values.mean((0, 2, 3), keepdim=True)
+        variance = centred.square().mean((0, 2, 3), keepdim=True)
+        scaled = centred * torch.rsqrt(variance + self.eps) * self.weight[:, None, None]
+        return scaled + self.bias[:, None, None]
+
+
+def write_out(module: nn.Module) -> None:
+    """Replace batch normalisation in a new module by one that can be differentiated twice under `vmap`."""
+    for parent in list(module.modules()):
+        for name, layer in parent.named_children():
+            if isinstance(layer, nn.BatchNorm2d):
+                setattr(parent, name, WrittenOut(layer.num_features, layer.eps, track_running_stats=False))
+
+
+@contextmanager
+def batch_statistics(module: nn.Module) -> Iterator[None]:
+    """Let batch normalisation use the statistics of the batch at hand, leaving the running ones as they are."""
+    layers = [layer for layer in module.modules() if isinstance(layer, _BatchNorm)]
+    before = [(layer.training, layer.track_running_stats) for layer in layers]
+    for layer in layers:
+        layer.training, layer.track_running_stats = True, False
+    try:
+        yield
+    finally:
+        for layer, (training, track) in zip(layers, before, strict=True):
+            layer.training, layer.track_running_stats = training, track

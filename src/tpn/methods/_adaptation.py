@@ -1,0 +1,88 @@
+"""Networks that are trained anew on each task, as functions of their weights."""
+
+import math
+from typing import TypeAlias
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from tpn.backbones.batch_norm import forget_statistics
+from tpn.episodes.task import Task
+from tpn.errors import TPNError
+from tpn.methods._method import Config, Dimensions, Method, check_rounds
+
+Weights: TypeAlias = dict[str, Tensor]
+Support: TypeAlias = Float[Tensor, "support channel height width"]
+Labels: TypeAlias = Int64[Tensor, "support"]
+Query: TypeAlias = Float[Tensor, "query channel height width"]
+Scores: TypeAlias = Float[Tensor, "query way"]
+
+
+def check_inner(config: Config, inner_lr: float, *steps: tuple[str, int]) -> None:
+    """Refuse settings of an inner loop that are out of range: its learning rate, and its numbers of steps."""
+    for name, least in steps:
+        check_rounds(config, name, least)
+    if not 0 < inner_lr <= 10:
+        raise TPNError(f"--inner-lr must be above 0 and at most 10, not {inner_lr}.")
+
+
+class Classifier(nn.Module):
+    """A backbone and a linear layer. Batch normalisation always uses the batch at hand."""
+
+    def __init__(self, config: Config, dimensions: Dimensions) -> None:
+        super().__init__()
+        self.backbone = dimensions.build_backbone(config)
+        self.head = nn.Linear(math.prod(self.backbone.map_shape), dimensions.way)
+        forget_statistics(self.backbone)
+
+    def forward(
+        self, images: Float[Tensor, "image channel height width"]
+    ) -> tuple[Float[Tensor, "image way"], Float[Tensor, "image feature"]]:
+        """Scores, and the features that they come from, of normalised images."""
+        features = self.backbone.maps(images).flatten(1)
+        return self.head(features), features
+
+
+class Adapting(Method):
+    """A method that adapts all weights of a classifier to the support of a task. Its head fixes the way."""
+
+    def __init__(self, config: Config, dimensions: Dimensions) -> None:
+        super().__init__(config, dimensions)
+        self.network = Classifier(config, dimensions)
+
+    def compile_backbone(self) -> None:
+        raise TPNError(f"{self.info.name} runs its network with other weights in each task: it cannot --compile it.")
+
+    def lower_precision(self, precision: torch.dtype) -> None:
+        if precision == torch.float16:
+            raise TPNError(f"The gradients that {self.info.name} adapts by are too small for --precision float16.")
+        super().lower_precision(precision)
+
+    @property
+    def weights(self) -> Weights:
+        """The weights that every task starts from."""
+        return dict(self.network.named_parameters())
+
+    def run(
+        self, weights: Weights, images: Float[Tensor, "image channel height width"]
+    ) -> tuple[Float[Tensor, "image way"], Float[Tensor, "image feature"]]:
+        """Scores and features of normalised images by a network with these weights."""
+        scores, features = functional_call(self.network, weights, (images,))
+        return scores, features
+
+    def normalised(self, task: Task) -> Task:
+        """The task with its images as the network takes them."""
+        images = self.network.backbone.prepare(task.inputs.flatten(0, 1))
+        return task.with_inputs(images.view(*task.inputs.shape[:2], *images.shape[1:]))
+
+    def classify(self, support: Support, labels: Labels, query: Query) -> Scores:
+        """Adapt to one task, and score its queries."""
+        raise NotImplementedError
+
+    @torch.no_grad()  # gradients of torch.func are taken all the same; what is left out is that of the whole
+    def score(self, task: Task) -> Float[Tensor, "episode query way"]:
+        task = self.normalised(task)
+        tasks = zip(task.support, task.support_labels, task.query, strict=True)
+        return torch.stack([self.classify(*each) for each in tasks])

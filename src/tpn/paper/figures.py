@@ -1,0 +1,147 @@
+"""The figures, the ablations of the appendix, and the weights that ship with the package."""
+
+from tpn.episodes.setting import Setting
+from tpn.paper.published import QUERIES, QUERY_NUMBER, RESNET, SOLVERS, TABLE_1, Published
+from tpn.paper.recipe import Cell, Experiment, Test, training
+from tpn.paper.tables import WAYS_AND_SHOTS, episodic, systems
+
+SHOTS = range(1, 11)
+
+
+def k_shot() -> Experiment:
+    """As many shots in training as in testing (but for Reptile, which always learns from 15 images of a class)."""
+    everyone = systems("mini-imagenet")
+    cells = [
+        Cell(row, str(shot), everyone[row].rule(5, shot), everyone[row].test(Setting(5, shot)))
+        for row in ("MAML", "Reptile + BN", "PROTO NET", "RELATION NET", "Label Propagation", "TPN")
+        for shot in SHOTS
+    ]
+    return Experiment(
+        "k-shot",
+        "5-way accuracy with various shots in training and testing",
+        "Figure “5-way performance with various training/test shots”",
+        "mini-imagenet",
+        tuple(cells),
+        figure="shots in training and testing",
+    )
+
+
+def training_shots() -> Experiment:
+    """Many shots in training, few in testing."""
+    cells = [
+        Cell(f"TPN, {shot}-shot test", str(trained), episodic("tpn")(5, trained), Test(Setting(5, shot)))
+        for shot in (1, 5)
+        for trained in SHOTS
+    ]
+    return Experiment(
+        "training-shots",
+        "5-way accuracy of TPN with various shots in training",
+        "Figure “Model performance with different training shots”",
+        "mini-imagenet",
+        tuple(cells),
+        figure="shots in training",
+    )
+
+
+def query_number() -> Experiment:
+    """Queries in training, in testing, or in both. The paper has it for TPN; here PROTO NET, which is not transductive,
+    stands beside it."""
+    variants = {"Train=15": (15, None), "Test=15": (None, 15), "Train=Test": (None, None)}
+    cells = [
+        Cell(
+            row=f"{system}, {shot}-shot, {variant}",
+            column=str(queries),
+            training=episodic(method)(5, shot, in_training or queries),
+            test=Test(Setting(5, shot, in_test or queries)),
+            published=Published(QUERY_NUMBER[shot][variant][place]) if system == "TPN" else None,
+        )
+        for system, method in (("TPN", "tpn"), ("PROTO NET", "protonet"))
+        for shot in (1, 5)
+        for variant, (in_training, in_test) in variants.items()
+        for place, queries in enumerate(QUERIES)
+    ]
+    return Experiment(
+        "query-number",
+        "5-way accuracy with various query numbers",
+        "Table “Accuracy with various query numbers”",
+        "mini-imagenet",
+        tuple(cells),
+        figure="queries per class",
+    )
+
+
+RESNET_SYSTEMS = {
+    "SNAIL": "snail",
+    "adaResNet": "ada-resnet",
+    "Discriminative k-shot": "discriminative-k-shot",
+    "TADAM": "tadam",
+    "TPN": "tpn",
+}
+
+
+def resnet() -> Experiment:
+    """With a ResNet-12."""
+    without_episodes = training("discriminative-k-shot", 5, 5, backbone="resnet12")
+    cells = [
+        Cell(
+            row=row,
+            column=f"{shot}-shot",
+            training=without_episodes if method == "discriminative-k-shot" else rule(5, shot),
+            test=Test(Setting(5, shot)),
+            published=Published(RESNET[row][place]),
+        )
+        for row, method in RESNET_SYSTEMS.items()
+        for rule in (episodic(method, backbone="resnet12"),)
+        for place, shot in enumerate((1, 5))
+    ]
+    return Experiment(
+        "resnet",
+        "5-way accuracy with a ResNet-12",
+        "Table “ResNet results”",
+        "mini-imagenet",
+        tuple(cells),
+    )
+
+
+def closed_form() -> Experiment:
+    """Equation (4) against ten rounds of equation (3), in training and testing."""
+    rules = {"Closed form": episodic("tpn"), "10 iterations": episodic("tpn", solver="iterative", steps=10)}
+    cells = [
+        Cell(row, f"{shot}-shot", rule(5, shot), Test(Setting(5, shot)), Published(SOLVERS[row][place]))
+        for row, rule in rules.items()
+        for place, shot in enumerate((1, 5))
+    ]
+    return Experiment(
+        "closed-form",
+        "Closed form against iterations: 5-way accuracy of TPN, and time",
+        "Appendix “Closed-form solution vs Iterative updates”",
+        "mini-imagenet",
+        tuple(cells),
+        times_solvers=True,
+    )
+
+
+def shipped() -> Experiment:
+    """One training, tested in all settings of Table 1. The paper has two of them: more shots in training than in the
+    test (Higher Shot), and as many; in its 10-way tests it trained with 10 ways."""
+    numbers = {(5, 1): TABLE_1["TPN (Higher Shot)"][0], (5, 5): TABLE_1["TPN"][1]}
+    cells = [
+        Cell(
+            row="TPN, trained 5-way 5-shot",
+            column=f"{way}-way {shot}-shot",
+            training=episodic("tpn")(5, 5),
+            test=Test(Setting(way, shot)),
+            published=Published(*numbers[way, shot]) if (way, shot) in numbers else None,
+        )
+        for way, shot in WAYS_AND_SHOTS
+    ]
+    return Experiment(
+        "mini-conv4",
+        'One training of TPN for all tests of Table 1: the weights of tpn.load("mini-conv4")',
+        "Table 1",
+        "mini-imagenet",
+        tuple(cells),
+    )
+
+
+STUDIES = (k_shot(), training_shots(), query_number(), resnet(), closed_form(), shipped())

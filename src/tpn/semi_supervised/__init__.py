@@ -1,0 +1,1 @@
+"""Label propagation on arrays, as a scikit-learn estimator."""

@@ -1,0 +1,127 @@
+"""Spreading labels over a sparse graph, for all classes at once."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from tpn.semi_supervised.threads import Map, threads
+
+COLUMNS = 64
+"""Classes that are solved for at once."""
+ROWS = 2**15
+"""Points that one thread handles at once."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What came out, and how."""
+
+    values: np.ndarray
+    iterations: int
+    converged: bool
+
+
+class Spreading:
+    """Labels that spread over a graph from those points whose labels are known (`fixed`)."""
+
+    def __init__(self, graph: sparse.csr_array, fixed: np.ndarray, workers: int = 1) -> None:
+        self.fixed, self.workers = fixed, workers
+        degree = np.asarray(graph.sum(1)).ravel()
+        self.isolated = (degree <= 0)[:, None]
+        self.root = np.sqrt(np.where(degree > 0, degree, 1)).astype(graph.dtype)[:, None]
+        self.from_fixed = graph[np.flatnonzero(fixed)].T
+        scaling = np.where(fixed, 0, 1 / self.root.ravel()).astype(graph.dtype)  # what is known does not change
+        data = graph.data * np.repeat(scaling, np.diff(graph.indptr))
+        data *= np.take(scaling, graph.indices)
+        self.S = sparse.csr_array((data, graph.indices, graph.indptr), shape=graph.shape)
+
+    def solve(
+        self,
+        labels: np.ndarray,
+        prior: np.ndarray,
+        alpha: float,
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        start: np.ndarray | None = None,
+    ) -> Solution:
+        """F with F = α D^-1 W F + (1 - α) P where nothing is known, and F = `labels` where they are.
+
+        Each row is a mean of its neighbours' rows (weighted by the edges) and of its own row of the prior P, so rows
+        that sum to one keep doing so. A point without any edge has its row of P. With F = D^-1/2 G it is the symmetric
+        system (I - α D^-1/2 W D^-1/2) G = B, which conjugate gradients solve. Where F is known, G and B are zero.
+        """
+        B = np.asarray(self.from_fixed @ (labels * labels.dtype.type(alpha))) / self.root
+        B += np.where(self.isolated, 1, 1 - alpha).astype(prior.dtype) * self.root * prior
+        G = (prior if start is None else start) * self.root
+        B[self.fixed] = G[self.fixed] = 0
+        iterations, converged = 0, True
+        with threads(self.workers) as run:
+            for first in range(0, B.shape[1], COLUMNS):
+                part = slice(first, first + COLUMNS)
+                begin = B[:, part], G[:, part]
+                G[:, part], used, well = conjugate_gradients(self.S, alpha, *begin, tol, max_iter, run)
+                iterations, converged = max(iterations, used), converged and well
+        G /= self.root
+        G[self.fixed] = labels
+        return Solution(G, iterations, converged)
+
+
+def conjugate_gradients(
+    S: sparse.csr_array, alpha: float, B: np.ndarray, start: np.ndarray, tol: float, max_iter: int, run: Map = map
+) -> tuple[np.ndarray, int, bool]:
+    """Solve (I - αS) X = B for all columns at once, until each column's residual is `tol` times its B."""
+    parts = [slice(first, min(first + ROWS, len(B))) for first in range(0, len(B), ROWS)]
+    blocks = [_rows(S, part) for part in parts]
+    X = np.array(start, order="C")
+    R, P, AP = np.empty_like(X), np.empty_like(X), np.empty_like(X)
+
+    def begin(part: slice, block: sparse.csr_array) -> np.ndarray:
+        R[part] = B[part] - (X[part] - alpha * (block @ X))
+        P[part] = R[part]
+        return np.stack([_dot(R[part], R[part]), _dot(B[part], B[part])])
+
+    def multiply(part: slice, block: sparse.csr_array) -> np.ndarray:
+        product = block @ P
+        product *= -alpha
+        np.add(product, P[part], out=AP[part])
+        return _dot(P[part], AP[part])
+
+    def advance(part: slice, step: np.ndarray) -> np.ndarray:
+        X[part] += _scaled(P[part], step)
+        R[part] -= _scaled(AP[part], step)
+        return _dot(R[part], R[part])
+
+    def turn(part: slice, ratio: np.ndarray) -> None:
+        np.add(_scaled(P[part], ratio), R[part], out=P[part])
+
+    left, size = np.sum(list(run(begin, parts, blocks)), axis=0)
+    enough, iterations = tol**2 * size, 0
+    while iterations < max_iter and (left > enough).any():
+        step = _ratio(left, np.sum(list(run(multiply, parts, blocks)), axis=0))
+        before, left = left, np.sum(list(run(advance, parts, [step] * len(parts))), axis=0)
+        list(run(turn, parts, [_ratio(left, before)] * len(parts)))
+        iterations += 1
+    return X, iterations, bool((left <= enough).all())
+
+
+def _rows(S: sparse.csr_array, part: slice) -> sparse.csr_array:
+    """Some rows of a matrix, without a copy of their values."""
+    first, last = S.indptr[part.start], S.indptr[part.stop]
+    bounds = S.indptr[part.start : part.stop + 1] - first
+    return sparse.csr_array((S.data[first:last], S.indices[first:last], bounds), (len(bounds) - 1, S.shape[1]))
+
+
+def _dot(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """The product of each pair of columns."""
+    return np.asarray(np.einsum("ij,ij->j", left, right), np.float64)
+
+
+def _scaled(rows: np.ndarray, factors: np.ndarray) -> np.ndarray:
+    """Each column times its factor: as one long row, since rows of few numbers take long each."""
+    scaled: np.ndarray = rows.ravel() * np.tile(factors.astype(rows.dtype), len(rows))
+    return scaled.reshape(rows.shape)
+
+
+def _ratio(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    return np.asarray(np.divide(left, right, out=np.zeros_like(left), where=right > 0))

@@ -1,0 +1,172 @@
+"""On what a training runs. There is no GPU in the tests: what can be seen on a processor is."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from tests.conftest import sampler
+from tests.training.test_resuming import assert_the_same
+from tpn.cli import main
+from tpn.errors import TPNError
+from tpn.methods._method import Dimensions
+from tpn.methods._registry import build_method, find_method
+from tpn.runs.folder import Run
+from tpn.runs.tensors import read_tensors
+from tpn.training import loop
+from tpn.training.device import CPU, Machine, find_device
+from tpn.training.loop import draw_task
+from tpn.training.optimiser import build_optimiser
+from tpn.training.stopping import Stopped
+
+SETTING = {"way": 3, "shot": 2, "query": 3}
+TINY = ["--way", "3", "--shot", "1", "--query", "2", "--validation-episodes", "2", "--validate-every", "3"]
+
+
+def prepared(name, precision, backbone="conv4"):
+    torch.manual_seed(0)
+    config = find_method(name).Config(backbone=backbone)
+    method = build_method(name, config, Dimensions(1, 28, 3, 2, 50)).train()
+    Machine(CPU, precision).prepare(method)
+    if precision == "float16":
+        method.scaler = torch.amp.GradScaler("cpu", init_scale=64.0)  # training would come down to it by itself
+    return method
+
+
+def gradients(method, drawings):
+    task = draw_task(sampler(drawings, **SETTING), 1)
+    learned = method.learn(task)
+    scale = method.scaler.get_scale()
+    return learned.loss, torch.cat([parameter.grad.flatten() / scale for parameter in method.parameters()])
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+@pytest.mark.parametrize(("name", "backbone"), [("tpn", "conv4"), ("protonet", "resnet12-16"), ("tadam", "conv4")])
+def test_mixed_precision_is_nearly_the_same(name, backbone, precision, drawings):
+    loss, gradient = gradients(prepared(name, "float32", backbone), drawings)
+    near_loss, near = gradients(prepared(name, precision, backbone), drawings)
+    assert near_loss != loss
+    assert near_loss == pytest.approx(loss, rel=0.05)
+    assert float(torch.cosine_similarity(near, gradient, dim=0)) > 0.9
+
+
+def test_only_the_backbone_and_only_in_training_computes_in_it(drawings):
+    method = prepared("tpn", "bfloat16")
+    images = draw_task(sampler(drawings, **SETTING), 1).inputs[0]
+    kinds = []
+    method.backbone.blocks[-1].register_forward_hook(lambda _, __, maps: kinds.append(maps.dtype))
+    maps = method.backbone(images)
+    with torch.no_grad():
+        method.eval().backbone(images)
+    assert kinds == [torch.bfloat16, torch.float32]
+    assert maps.dtype == torch.float32
+    assert {tensor.dtype for tensor in method.parameters()} == {torch.float32}
+
+
+def test_a_step_with_gradients_that_overflow_is_left_out_and_the_scale_falls(drawings):
+    method = prepared("protonet", "float16")
+    before = [parameter.detach().clone() for parameter in method.parameters()]
+    method.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**120)
+    draws, optimiser, state = sampler(drawings, **SETTING), build_optimiser(method), loop.State()
+    loop.step(method, optimiser, draws, state, method.config)
+    assert all(torch.equal(one, other) for one, other in zip(before, method.parameters(), strict=True))
+    assert method.scaler.get_scale() == 2.0**119
+    assert state.episode == 1
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_resuming_in_mixed_precision_is_exact(tmp_path, monkeypatch, precision):
+    call = ["train", "tpn", *TINY, "--episodes", "6", "--precision", precision, "--threads", "1", "--out"]
+    assert main([*call, str(tmp_path / "unbroken")]) == 0
+    step, made = loop.step, []
+
+    def interrupted(*arguments):
+        made.append(step(*arguments))
+        if len(made) == 2:
+            raise Stopped
+        return made[-1]
+
+    monkeypatch.setattr(loop, "step", interrupted)
+    main([*call, str(tmp_path / "broken")])
+    assert main([*call, str(tmp_path / "broken"), "--resume"]) == 0
+    assert len(made) == 6
+    assert_the_same(Run(tmp_path / "broken"), Run(tmp_path / "unbroken"))
+
+
+def test_a_run_remembers_its_machine_and_resuming_elsewhere_says_so(tmp_path, capsys):
+    call = ["train", "tpn", *TINY, "--threads", "1", "--out", str(tmp_path / "run"), "--episodes"]
+    assert main([*call, "1"]) == 0
+    written = json.loads((tmp_path / "run" / "config.json").read_text())["written_with"]
+    assert (written["device"], written["precision"], written["compile"]) == ("cpu", "float32", False)
+    capsys.readouterr()
+    assert main([*call, "2", "--resume", "--precision", "bfloat16"]) == 0
+    assert "Note: precision was float32 and is bfloat16" in capsys.readouterr().err
+
+
+def test_auto_is_the_processor_in_full_precision_where_there_is_nothing_else():
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    assert find_device("auto") == CPU
+    assert Machine().computing("auto", compile=False) == Machine(CPU, "float32", False)
+
+
+@pytest.mark.parametrize("name", ["gpu", "cuda:99", "", "meta", "cpu:x", "cpu:3", "hpu", "cuda:-1", "privateuseone"])
+def test_a_device_that_is_not_there_is_refused(name):
+    with pytest.raises(TPNError, match=r"--device .* Try auto, cpu or cuda"):
+        find_device(name)
+
+
+@pytest.mark.parametrize("name", ["maml", "reptile"])
+def test_what_adapts_its_weights_takes_bfloat16_but_not_float16(name, tmp_path, capsys):
+    call = ["train", name, *TINY, "--episodes", "2", "--threads", "1", "--out", str(tmp_path / "run")]
+    assert main([*call, "--precision", "float16"]) == 2
+    assert "too small for --precision float16" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+    assert main([*call, "--precision", "bfloat16"]) == 0
+
+
+def test_what_adapts_its_weights_is_not_compiled():
+    with pytest.raises(TPNError, match="cannot --compile"):
+        prepared("maml", "float32", "conv4-32").compile_backbone()
+
+
+def test_a_compiler_that_fails_is_told_of(tmp_path):
+    call = [sys.executable, "-m", "tpn", "train", "protonet", *TINY, "--compile", "--out", str(tmp_path / "run")]
+    broken = {**os.environ, "CXX": "no-such-compiler", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    done = subprocess.run(call, env=broken, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("tpn: --compile does not work here")
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_only_training_runs_compiled_blocks(drawings, monkeypatch):
+    method, ran = prepared("protonet", "float32", "resnet12-16"), []
+
+    def counting(block):
+        return lambda maps: ran.append(method.training) or block(maps)
+
+    monkeypatch.setattr(torch, "compile", counting)
+    method.compile_backbone()
+    images = draw_task(sampler(drawings, **SETTING), 1).inputs[0]
+    trained = method.embed(images)
+    torch.testing.assert_close(method.backbone.blocks(images).flatten(1), trained)
+    method.eval().embed(images)
+    assert ran == [True] * 4
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="compiling needs a C++ compiler")
+def test_compiled_it_learns_the_same(tmp_path):
+    """In a process of its own: the checks of shapes and types in these tests cannot be compiled."""
+    call = [sys.executable, "-m", "tpn", "train", "protonet", *TINY, "--episodes", "2", "--threads", "1", "--out"]
+    call[5:5] = ["--optimiser", "sgd", "--lr", "1e-4"]
+    for name, flags in (("plain", []), ("compiled", ["--compile"])):
+        subprocess.run([*call, str(tmp_path / name), *flags], check=True, timeout=500)
+    plain, compiled = (read_tensors(tmp_path / name / "checkpoint.safetensors")[0] for name in ("plain", "compiled"))
+    assert plain.keys() == compiled.keys()
+    for name in plain:
+        torch.testing.assert_close(compiled[name], plain[name], rtol=1e-3, atol=1e-5)
