@@ -20,7 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import tpn
 from tpn.errors import TPNWarning
-from tpn.labelling import solver
+from tpn.semi_supervised import conjugate_gradients as solver
 from tpn.semi_supervised import sparse_graph as graphs
 from tpn.semi_supervised.conjugate_gradients import Spreading, conjugate_gradients
 from tpn.semi_supervised.label_propagator import LabelPropagator

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.neighbors import NearestNeighbors
 
-from tpn.labelling import divisions
+from tpn.semi_supervised import kmeans_forest as divisions
 from tpn.semi_supervised.kmeans_forest import LARGEST, SMALLEST, Divided
 from tpn.semi_supervised.neighbours import Neighbours
 from tpn.semi_supervised.selection import smallest
