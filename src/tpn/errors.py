@@ -1,13 +1,32 @@
 """The one exception that users catch, and the one warning."""
 
+import re
+
+_FLAG = re.compile(r"`[^`]*`|--([a-z][a-z0-9-]*[a-z0-9])")
+
 
 class TPNError(Exception):
-    """Something a user can mend: a wrong setting, a damaged file, a full disk.
+    """An error that the user can fix: a wrong setting, a damaged file, a full disk.
 
-    Its text is one paragraph that says what was wrong, where, and what would be right. The command line prints it on
-    standard error and ends with exit code 2.
+    The text is one paragraph that says what was wrong, where, and what would be right. The command line prints it on
+    standard error and exits with code 2.
+
+    An option is written as a flag (`--halve-every`) in the text. Python users read the keyword argument instead
+    (`halve_every`), the command line prints `command_line_text`; a command between backticks stays as it is.
     """
+
+    def __str__(self) -> str:
+        return _FLAG.sub(_as_keyword, self.command_line_text)
+
+    @property
+    def command_line_text(self) -> str:
+        """The text with options written as flags."""
+        return super().__str__()
 
 
 class TPNWarning(UserWarning):
-    """Something that a user should know, but that need not be mended."""
+    """Something the user should know, but need not fix."""
+
+
+def _as_keyword(match: re.Match[str]) -> str:
+    return match.group(0) if match.group(1) is None else match.group(1).replace("-", "_")

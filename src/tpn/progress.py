@@ -1,9 +1,10 @@
-"""A progress bar with a rate and an end time on a terminal, plain lines elsewhere; always on standard error."""
+"""A progress bar with a rate and an end time on a terminal or in a notebook, plain lines elsewhere."""
 
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 Advance = Callable[..., None]
 SECONDS_BETWEEN_LINES = 10.0
@@ -11,9 +12,23 @@ SLOWEST_PER_SECOND = 0.1
 """What is slower is counted by the hour."""
 
 
+_shown = ContextVar("shown", default=True)
+
+
+@contextmanager
+def showing(wanted: bool) -> Iterator[None]:
+    """Show progress and remarks inside this block, or not."""
+    token = _shown.set(wanted)
+    try:
+        yield
+    finally:
+        _shown.reset(token)
+
+
 def say(text: str) -> None:
-    """Tell the user something that is not the result: on standard error."""
-    print(text, file=sys.stderr, flush=True)
+    """Print a remark that is not the result, on standard error."""
+    if _shown.get():
+        print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -23,11 +38,17 @@ def progress(what: str, total: int, unit: str, done: int = 0) -> Iterator[Advanc
     >>> with progress("training", total=1000, unit="episodes") as advance:
     ...     advance(1, loss=1.4, accuracy=0.41)
     """
-    if sys.stderr.isatty():
+    if not _shown.get():
+        yield _silent
+    elif sys.stderr.isatty() or "ipykernel" in sys.modules:
         with _bar(what, total, unit, done) as advance:
             yield advance
     else:
         yield _lines(what, total, unit, done)
+
+
+def _silent(count: int, **figures: float) -> None:
+    """Show nothing."""
 
 
 def clock(seconds: float) -> str:

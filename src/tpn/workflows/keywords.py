@@ -1,0 +1,94 @@
+"""Keyword arguments from option dataclasses: an option is defined once, as a documented field.
+
+The same field is a keyword argument of a public function, a flag of the command line and, for settings of a run, a key
+in config.json.
+"""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable
+from dataclasses import MISSING, Field, fields
+from difflib import get_close_matches
+from functools import cache
+from typing import Annotated, Any, TypeVar, get_args, get_origin
+
+Options = TypeVar("Options")
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def takes(*kinds: type, without: tuple[str, ...] = ()) -> Callable[[Function], Function]:
+    """Document the `**options` of a function as the fields of these dataclasses.
+
+    The signature that `help` and notebooks show gets a keyword for each field, and the docstring a description of each,
+    in place of the line `{options}`.
+    """
+
+    def decorate(function: Function) -> Function:
+        signature = inspect.signature(function)
+        own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+        known = {parameter.name for parameter in own} | set(without)
+        options = {name: field for name, field in option_fields(*kinds).items() if name not in known}
+        added = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_default(field), annotation=field.type)
+            for name, field in options.items()
+        ]
+        function.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
+        documentation = {name: text for kind in kinds for name, text in field_docs(kind).items()}
+        lines = [
+            f"{name} : {_type_text(field)}\n{textwrap.indent(documentation.get(name, ''), '    ')}"
+            for name, field in options.items()
+        ]
+        function.__doc__ = (inspect.getdoc(function) or "").replace("{options}", "\n".join(lines))
+        return function
+
+    return decorate
+
+
+def option_fields(*kinds: type) -> dict[str, "Field[Any]"]:
+    """Return the fields of dataclasses by name; a later class overrides an earlier one."""
+    return {field.name: field for kind in kinds for field in fields(kind)}
+
+
+def build(kind: type[Options], options: dict[str, Any]) -> Options:
+    """Take the fields of a dataclass out of `options`, and build it; what is not there has its default."""
+    return kind(**{name: options.pop(name) for name in option_fields(kind) if name in options})
+
+
+def refuse_unknown(function: str, left: dict[str, Any], *kinds: type) -> None:
+    """Raise the TypeError of an unknown keyword argument for what no dataclass has taken."""
+    for name in left:
+        near = get_close_matches(name, option_fields(*kinds), n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise TypeError(f"{function}() got an unexpected keyword argument {name!r}.{hint}")
+
+
+@cache
+def field_docs(kind: type) -> dict[str, str]:
+    """Return the documentation of each field of a dataclass: the string below it, or that of its base class."""
+    docs: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        if base.__module__ != "builtins" and "__dataclass_fields__" in vars(base):
+            try:
+                body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+            except (OSError, TypeError):  # defined in an interactive session
+                continue
+            assert isinstance(body, ast.ClassDef)
+            for field, text in zip(body.body, body.body[1:], strict=False):
+                if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                    if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+                        docs[field.target.id] = inspect.cleandoc(str(text.value.value))
+    return docs
+
+
+def _default(field: "Field[Any]") -> Any:
+    if field.default is not MISSING:
+        return field.default
+    return field.default_factory() if field.default_factory is not MISSING else inspect.Parameter.empty
+
+
+def _type_text(field: "Field[Any]") -> str:
+    annotation = get_args(field.type)[0] if get_origin(field.type) is Annotated else field.type
+    kind = inspect.formatannotation(annotation).replace("pathlib.", "").replace("typing.", "").replace("Literal", "")
+    default = _default(field)
+    return kind if default is inspect.Parameter.empty else f"{kind}, default={default!r}"
