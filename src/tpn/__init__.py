@@ -1,32 +1,90 @@
 """Few-shot image classification by label propagation.
 
-The names below are loaded when they are first used, so that `import tpn` and `tpn --help` need no torch.
+    import tpn
+
+    run = tpn.train("tpn", "quickdraw", episodes=1000)
+    print(tpn.evaluate(run, shot=1))
+
+Every command of `tpn` is a call here, with the same options as keywords. Names are loaded when they are first used, so
+that `import tpn` and `tpn --help` do not load torch.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tpn.errors import TPNError
+from tpn.errors import Interrupted, TPNError, TPNWarning
 
 if TYPE_CHECKING:
-    from tpn.episodes.task import Episode
-    from tpn.runs.folder import load
+    from tpn.backbones._registry import list_backbones, register_backbone
+    from tpn.episodes.setting import Setting
+    from tpn.episodes.task import Episode, Task, TrainingTask
+    from tpn.images.from_memory import images_from
+    from tpn.images.opening import open_images
+    from tpn.images.split import Images, Split
+    from tpn.methods._config import Config
+    from tpn.methods._method import Info, Method
+    from tpn.methods._registry import list_methods, register_method
+    from tpn.runs.loading import load
     from tpn.semi_supervised.label_propagator import LabelPropagator
+    from tpn.workflows.compare import Comparison, compare
+    from tpn.workflows.data import DataInfo, data_info, prepare_data, show_data
+    from tpn.workflows.evaluate import EvaluationResult, evaluate
+    from tpn.workflows.label import FolderLabels, label_folder
+    from tpn.workflows.methods import MethodList, describe_methods
+    from tpn.workflows.paper import PaperResult, list_experiments, reproduce
+    from tpn.workflows.plot import RunPlots, plot_run
+    from tpn.workflows.predict import Predictions, predict
+    from tpn.workflows.pretrain import pretrain
+    from tpn.workflows.splits import SplitsResult, train_splits
+    from tpn.workflows.train import TrainingRun, train
 
 __version__ = "0.1.0"
-__all__ = ["Episode", "LabelPropagator", "TPNError", "__version__", "load"]
 
 _HOMES = {
-    "Episode": "tpn.episodes.task",
-    "LabelPropagator": "tpn.semi_supervised.label_propagator",
-    "load": "tpn.runs.folder",
+    "backbones._registry": ("list_backbones", "register_backbone"),
+    "episodes.setting": ("Setting",),
+    "episodes.task": ("Episode", "Task", "TrainingTask"),
+    "images.from_memory": ("images_from",),
+    "images.opening": ("open_images",),
+    "images.split": ("Images", "Split"),
+    "methods._config": ("Config",),
+    "methods._method": ("Info", "Method"),
+    "methods._registry": ("list_methods", "register_method"),
+    "runs.loading": ("load",),
+    "semi_supervised.label_propagator": ("LabelPropagator",),
+    "workflows.compare": ("Comparison", "compare"),
+    "workflows.data": ("DataInfo", "data_info", "prepare_data", "show_data"),
+    "workflows.evaluate": ("EvaluationResult", "evaluate"),
+    "workflows.label": ("FolderLabels", "label_folder"),
+    "workflows.methods": ("MethodList", "describe_methods"),
+    "workflows.paper": ("PaperResult", "list_experiments", "reproduce"),
+    "workflows.plot": ("RunPlots", "plot_run"),
+    "workflows.predict": ("Predictions", "predict"),
+    "workflows.pretrain": ("pretrain",),
+    "workflows.splits": ("SplitsResult", "train_splits"),
+    "workflows.train": ("TrainingRun", "train"),
 }
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [  # noqa: RUF022 (loaded lazily, in the order of use)
+    "open_images", "images_from", "data_info", "prepare_data", "show_data",
+    "train", "pretrain", "train_splits", "evaluate", "compare", "predict", "plot_run", "load",
+    "label_folder", "LabelPropagator",
+    "reproduce", "list_experiments",
+    "list_methods", "describe_methods", "register_method", "list_backbones", "register_backbone",
+    "Images", "Split", "Setting", "Episode", "Task", "TrainingTask", "Method", "Info", "Config",
+    "TrainingRun", "EvaluationResult", "Comparison", "Predictions", "SplitsResult", "FolderLabels", "DataInfo",
+    "RunPlots", "MethodList", "PaperResult",
+    "TPNError", "TPNWarning", "Interrupted", "__version__",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'tpn' has no attribute {name!r}")
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'tpn' has no attribute {name!r}")
+    value = getattr(import_module(f"tpn.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

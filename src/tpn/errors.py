@@ -30,3 +30,11 @@ class TPNWarning(UserWarning):
 
 def _as_keyword(match: re.Match[str]) -> str:
     return match.group(0) if match.group(1) is None else match.group(1).replace("-", "_")
+
+
+class Interrupted(KeyboardInterrupt):
+    """Work that a signal (Ctrl-C, SIGTERM) stopped after everything was saved: the same call resumes it."""
+
+    def __init__(self, text: str, signal: int) -> None:
+        super().__init__(text)
+        self.signal = signal

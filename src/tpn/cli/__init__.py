@@ -7,19 +7,21 @@ import warnings
 from importlib import import_module
 from typing import Any
 
-from tpn.errors import TPNError, TPNWarning
+from tpn.allocator import keep_freed_memory
+from tpn.errors import Interrupted, TPNError, TPNWarning
 
 COMMANDS = {
     "label": "label the rest of a folder of images, from the labels of a few",
     "predict": "classify single images with a trained method",
     "train": "train a method by episodes, or continue a training",
-    "pretrain": "train a backbone on all training classes, for tpn train --init",
-    "splits": "train and test a semi-supervised method on several divisions into labelled and unlabelled",
+    "pretrain": "pre-train a backbone on all training classes, for tpn train --init",
+    "splits": "train and test a semi-supervised method on several partitions into labelled and unlabelled",
     "evaluate": "test a trained method on classes it has never seen",
     "compare": "test several on the same episodes, with paired differences",
-    "paper": "run an experiment of the paper, and set the outcome beside the published numbers",
-    "plot": "draw a run's learning curve, and an episode",
+    "paper": "run an experiment of the paper, and compare the outcome with the published numbers",
+    "plot": "plot a run's learning curve, and an episode",
     "methods": "list the few-shot methods",
+    "backbones": "list the networks that embed images",
     "data": "look at the images, and prepare your own: tpn data --help",
 }
 
@@ -70,7 +72,10 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except TPNError as error:
-        return refuse(str(error))
+        return refuse(error.command_line_text)
+    except Interrupted as stop:
+        print(stop, file=sys.stderr)
+        return 128 + stop.signal
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader of our output has gone; there is nobody to tell
@@ -98,12 +103,13 @@ def run(name: str, arguments: list[str]) -> int:
         return 0
     if name not in COMMANDS:
         raise TPNError(f"Unknown command {name!r}: choose one of {', '.join(COMMANDS)}. See tpn --help.")
+    keep_freed_memory()
     code: int = import_module(f"tpn.cli.{name}").main(arguments)
     return code
 
 
 def note(message: Warning | str, *_: Any) -> None:
-    """Tell of something that a user should know: a line on standard error."""
+    """Print a warning as a line on standard error."""
     print("Note:", " ".join(str(message).split("\n")), file=sys.stderr, flush=True)
 
 

@@ -1,10 +1,11 @@
 """tpn methods: list the few-shot methods."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-from tpn.cli.parsing import Flag, parse
-from tpn.methods._registry import all_methods
+import tpn
+from tpn.cli.parsing import parse
+from tpn.workflows.options import Flag
 
 
 @dataclass(frozen=True)
@@ -16,13 +17,7 @@ class Methods:
 
 
 def main(arguments: list[str]) -> int:
-    options = parse(Methods, "tpn methods", arguments)
-    infos = [method.info for method in all_methods().values()]
-    if options.json:
-        print(json.dumps({"methods": [asdict(info) for info in infos]}))
-        return 0
-    width = max(len("method"), *(len(info.name) for info in infos))
-    print(f"{'method':<{width}}  transduction  paper")
-    for info in infos:
-        print(f"{info.name:<{width}}  {info.transduction:<12}  {info.paper}")
+    options: Methods = parse(Methods, "tpn methods", arguments)
+    methods = tpn.describe_methods()
+    print(json.dumps(methods.to_dict()) if options.json else methods)
     return 0

@@ -1,21 +1,28 @@
-"""tpn pretrain: the first of two stages, base-class training."""
+"""tpn pretrain: the first of two stages, classifier training."""
 
 from dataclasses import dataclass
 
-from tpn.cli.train import AnyConfig, AnySetting, Train, read_options, train_and_report
+from tpn.cli.parsing import HELP, parse
+from tpn.cli.train import AnyConfig, Train, train
+from tpn.workflows.settings import ClassifierConfig
 
-METHOD = "classifier-baseline"
+
+@dataclass(frozen=True)
+class ClassifierSettings(ClassifierConfig):
+    """settings of the training"""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pretrain(Train[AnyConfig, AnySetting]):
-    """Train a backbone to tell all training classes apart, on mini-batches instead of episodes.
+class Pretrain(Train[AnyConfig]):
+    """Pre-train a backbone to classify all training classes, on mini-batches instead of episodes.
 
     This is the first of two stages: `tpn train METHOD --init RUN` goes on from its weights by episodes, whichever the
     method. Validation is by episodes of new classes (--way, --shot and --query say which). The run is one of the method
-    classifier-baseline, which can be tested and compared as all others: it takes the nearest class mean by cosine.
+    classifier-baseline, which takes the nearest class mean by cosine, and can be tested and compared as all others.
     """
 
 
 def main(arguments: list[str]) -> int:
-    return train_and_report(METHOD, read_options(Pretrain, "tpn pretrain", METHOD, arguments))
+    if any(argument in HELP for argument in arguments):
+        parse(Pretrain[ClassifierSettings], "tpn pretrain", ["--help"])
+    return train(Pretrain, "tpn pretrain", "classifier-baseline", arguments)

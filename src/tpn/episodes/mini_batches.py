@@ -1,25 +1,36 @@
-"""Mini-batches of images of all training classes: what base-class training learns from."""
+"""Mini-batches of labelled images of all training classes: what classifier training learns from."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
 
-from tpn.episodes.episode_sampler import Pools, generator
+from tpn.episodes.partition import ClassPools
+from tpn.episodes.sampler import generator
 from tpn.episodes.setting import Setting
-from tpn.episodes.task import Episode, Role
+from tpn.episodes.task import LabelledBatch
 from tpn.errors import TPNError
 from tpn.images.split import Split
 
 
-class MiniBatches:
-    """Draws the labelled images of a split, so many at a time, in a new random order each round.
+@dataclass(frozen=True)
+class MiniBatch:
+    """One mini-batch as indices."""
 
-    A mini-batch is an episode of all classes of the split, whose images are all labelled.
-    """
+    images: Int64[np.ndarray, "image"]
+    """Rows of the split."""
+    classes: Int64[np.ndarray, "image"]
+
+
+class MiniBatches:
+    """Draws the labelled images of a split in mini-batches, in a new random order each epoch."""
 
     def __init__(self, split: Split, setting: Setting, size: int, seed: int) -> None:
         self.split, self._size = split, size
-        labelled = Pools(split, setting).labelled
+        labelled = ClassPools(split, setting).labelled
         self._rows = np.concatenate(labelled)
         self._classes = np.repeat(np.arange(len(labelled)), [len(rows) for rows in labelled])
         if size > len(self._rows):
@@ -28,36 +39,36 @@ class MiniBatches:
                 f"split, not {size}."
             )
         self._generator = generator(seed)
-        self._begin_round()
+        self._begin_epoch()
 
-    def draw(self) -> Episode:
-        """Draw the next mini-batch; what is left over at the end of a round is too little for one."""
+    def draw(self) -> MiniBatch:
+        """Draw the next mini-batch; images left over at the end of an epoch, too few for a mini-batch, are skipped."""
         if self._drawn + self._size > len(self._rows):
-            self._begin_round()
+            self._begin_epoch()
         chosen = self._order[self._drawn : self._drawn + self._size]
         self._drawn += self._size
-        return Episode(
-            images=self._rows[chosen],
-            labels=self._classes[chosen],
-            role=np.full(self._size, int(Role.SUPPORT)),
-            classes=np.arange(len(self.split.classes)),
-        )
+        return MiniBatch(self._rows[chosen], self._classes[chosen])
 
-    def _begin_round(self) -> None:
+    def collate(self, drawn: list[MiniBatch], inputs: Float[Tensor, "batch image *shape"]) -> LabelledBatch:
+        """Combine mini-batches with the images that belong to them."""
+        labels = torch.from_numpy(np.stack([batch.classes for batch in drawn]))
+        return LabelledBatch(inputs, labels.to(inputs.device))
+
+    def _begin_epoch(self) -> None:
         self._before = dict(self._generator.bit_generator.state)
         self._order = self._generator.permutation(len(self._rows))
         self._drawn = 0
 
     @property
     def state(self) -> dict[str, Any]:
-        """The generator before this round, and how much of the round is done; set it to continue from there."""
+        """The random generator before this epoch, and how far the epoch has come; assign it to continue from there."""
         return {"round": self._before, "drawn": self._drawn}
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
         drawn = state["drawn"]
         if not isinstance(drawn, int) or not 0 <= drawn <= len(self._rows):
-            raise ValueError(f"{drawn!r} images of a round of {len(self._rows)} cannot have been drawn")
+            raise ValueError(f"{drawn!r} images of an epoch of {len(self._rows)} cannot have been drawn")
         self._generator.bit_generator.state = state["round"]
-        self._begin_round()
+        self._begin_epoch()
         self._drawn = drawn

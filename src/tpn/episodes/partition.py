@@ -1,18 +1,88 @@
-"""Semi-supervised learning: which images of each class have labels, and which have none."""
+"""Semi-supervised learning: the partition of each class into labelled and unlabelled images."""
+
+from itertools import pairwise
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Int64
 
+from tpn.episodes.setting import Setting
+from tpn.episodes.task import Role
+from tpn.errors import TPNError
 from tpn.images.split import Split
 
 
-def labelled_part(split: Split, share: float, seed: int) -> Bool[np.ndarray, "image"]:
-    """For every image, is it in the labelled part of its class? The rest of the class is its unlabelled part.
+def labelled_mask(split: Split, share: float, seed: int) -> Bool[np.ndarray, "image"]:
+    """Tell for every image whether it is in the labelled part of its class.
 
-    A seed names a division: the same one divides the same images alike, whatever else is drawn.
+    The seed names the partition: it is the same for the same images, whatever else is drawn.
     """
-    labelled = np.zeros(len(split.images), bool)
+    labelled = np.zeros(len(split), bool)
     for class_, (start, count) in enumerate(zip(split.starts, split.counts, strict=False)):
         order = np.random.default_rng([seed, class_]).permutation(count)
         labelled[start + order[: round(share * count)]] = True
     return labelled
+
+
+class ClassPools:
+    """The images of each class that support and queries, and unlabelled images, are drawn from.
+
+    In a training split with --labelled-share (or its default, with --unlabelled) every class is partitioned for good
+    into images with labels, from which support and queries come, and images without. Elsewhere both pools are one.
+    """
+
+    def __init__(self, split: Split, setting: Setting) -> None:
+        self.split = split
+        share = setting.labelled_share
+        if share is None and setting.unlabelled:
+            share = split.labelled_share
+        self.partitioned = split.name == "train" and share is not None and share < 1
+        rows = np.arange(len(split))
+        labelled = np.ones(len(rows), bool)
+        if self.partitioned and share is not None:
+            labelled = labelled_mask(split, share, setting.split_seed)
+        self.labelled = [rows[start:end][labelled[start:end]] for start, end in pairwise(split.starts)]
+        self.unlabelled = [rows[start:end][~labelled[start:end]] for start, end in pairwise(split.starts)]
+
+    def draw(self, class_: int, taken: dict[Role, int], rng: np.random.Generator) -> Int64[np.ndarray, "image"]:
+        """Draw images of a class for each role, given the number for each, one role after the other."""
+        if not self.partitioned:
+            return rng.choice(self.labelled[class_], sum(taken.values()), replace=False)
+        with_labels = rng.choice(self.labelled[class_], taken[Role.SUPPORT] + taken[Role.QUERY], replace=False)
+        without = rng.choice(self.unlabelled[class_], taken[Role.UNLABELLED], replace=False)
+        return np.concatenate([with_labels, without])
+
+    def room(self, classes: Int64[np.ndarray, "way"], setting: Setting) -> Int64[np.ndarray, "way"]:
+        """Count the images of each of these classes that could be queries."""
+        beside = setting.shot + (0 if self.partitioned else setting.unlabelled)
+        return np.array([len(self.labelled[class_]) for class_ in classes]) - beside
+
+    def check_room(self, setting: Setting) -> None:
+        """Refuse a setting if the split has too few classes, or a class too few images."""
+        split, needed = self.split, setting.way + setting.distractors
+        if needed > len(split.classes):
+            distractors = f" and {setting.distractors} distractor classes" if setting.distractors else ""
+            raise TPNError(
+                f"An episode of {setting.way} ways{distractors} needs {needed} classes, but the {split.name} split has "
+                f"{len(split.classes)}. Choose a smaller --way."
+            )
+        images = setting.shot + setting.most_queries
+        parts = f"{setting.shot} shots + {setting.most_queries} queries"
+        if self.partitioned:
+            unlabelled = f"{setting.unlabelled} unlabelled"
+            self._check(self.labelled, images, parts, " with labels", "--shot or --query")
+            self._check(self.unlabelled, setting.unlabelled, unlabelled, " without labels", "--unlabelled")
+        else:
+            parts += f" + {setting.unlabelled} unlabelled" if setting.unlabelled else ""
+            flags = "--shot, --query or --unlabelled" if setting.unlabelled else "--shot or --query"
+            self._check(self.labelled, images + setting.unlabelled, parts, "", flags)
+
+    def _check(self, pools: list[Int64[np.ndarray, "_"]], needed: int, parts: str, which: str, flags: str) -> None:
+        counts = [len(pool) for pool in pools]
+        fewest = int(np.argmin(counts))
+        if needed > counts[fewest]:
+            partition = " Or choose another --labelled-share." if self.partitioned else ""
+            raise TPNError(
+                f"An episode of {parts} needs {needed} images of each class{which}, but the class "
+                f"{self.split.classes[fewest]!r} of the {self.split.name} split has {counts[fewest]}. Choose a "
+                f"smaller {flags}.{partition}"
+            )

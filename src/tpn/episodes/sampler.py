@@ -1,9 +1,51 @@
-"""What draws the images of a training step."""
+"""What every sampler is: it draws what a training step learns from."""
 
-from typing import TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from tpn.episodes.episode_sampler import EpisodeSampler
-from tpn.episodes.mini_batches import MiniBatches
+import numpy as np
+from jaxtyping import Float, Int64
+from torch import Tensor
 
-Draws: TypeAlias = EpisodeSampler | MiniBatches
-"""What draws the images of a training step."""
+from tpn.episodes.task import LabelledBatch, TrainingTask
+from tpn.errors import TPNError
+from tpn.images.split import Split
+
+Learnable: TypeAlias = TrainingTask | LabelledBatch
+"""What a method learns from in one step."""
+
+
+@runtime_checkable
+class Drawn(Protocol):
+    """One draw of a sampler: rows of its split."""
+
+    @property
+    def images(self) -> Int64[np.ndarray, "node"]: ...
+
+
+@runtime_checkable
+class Sampler(Protocol):
+    """Draws at random from a split; the same seed draws the same."""
+
+    split: Split
+    state: dict[str, Any]
+    """The state of the random generator, as JSON can hold it; assign it to continue from there."""
+
+    def draw(self) -> Any:
+        """Draw the next episode or mini-batch."""
+
+    def collate(self, drawn: list[Any], inputs: Float[Tensor, "drawn node *shape"]) -> Learnable:
+        """Combine several draws with the images that belong to them."""
+
+
+def load_images(split: Split, drawn: list[Any]) -> Float[Tensor, "drawn node channel height width"]:
+    """Load the images of several draws of one shape."""
+    rows = np.stack([one.images for one in drawn])
+    images = split.load(rows.reshape(-1))
+    return images.view(*rows.shape, *images.shape[1:])
+
+
+def generator(seed: int) -> np.random.Generator:
+    """Return a random generator for a seed that a user gave."""
+    if not 0 <= seed < 2**63:
+        raise TPNError(f"--seed must be at least 0 and below 2^63, not {seed}.")
+    return np.random.default_rng(seed)

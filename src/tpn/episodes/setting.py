@@ -14,21 +14,21 @@ class Setting:
     shot: int = 5
     """Labelled images of each class."""
     query: int = 15
-    """Images of each class to classify."""
+    """Images of each class to classify (queries)."""
     query_counts: tuple[int, ...] | None = None
-    """Unbalanced queries: as many numbers as classes, dealt to the classes at random (instead of --query)."""
+    """Unbalanced queries: the number for each class, assigned to the classes at random (instead of --query)."""
     query_dirichlet: float | None = None
-    """Unbalanced queries: way x query of them, the shares of the classes drawn from a Dirichlet distribution with this
-    concentration (small numbers are the most unbalanced)."""
+    """Unbalanced queries: way x query in all, with class proportions drawn from a Dirichlet distribution with this
+    concentration (the smaller, the more unbalanced)."""
     unlabelled: int = 0
-    """Further images of each class that a method sees without their labels (semi-supervised learning)."""
+    """Further images of each class that a method sees without labels (semi-supervised learning)."""
     distractors: int = 0
-    """Further classes of which only unlabelled images are there."""
+    """Further classes that have only unlabelled images in an episode."""
     labelled_share: float | None = None
-    """The share of each training class that has labels; support and queries are drawn from it, unlabelled images from
-    the rest. If not given: with --unlabelled, 0.4 (0.1 on tieredImageNet); otherwise all have labels."""
+    """The fraction of each training class that has labels; support and queries come from it, unlabelled images from
+    the rest (default: with --unlabelled 0.4, or 0.1 on tieredImageNet; otherwise 1)."""
     split_seed: int = 0
-    """Which images have labels: names one of many such divisions of the training classes."""
+    """Which partition of the training classes into labelled and unlabelled images."""
 
     def __post_init__(self) -> None:
         for name, least in (("way", 2), ("shot", 1), ("query", 1), ("unlabelled", 0), ("distractors", 0)):
@@ -65,10 +65,10 @@ class Setting:
         unlabelled = f", {self.unlabelled} unlabelled per class" if self.unlabelled else ""
         distractors = f", {self.distractors} distractor classes" if self.distractors else ""
         share = f", labelled share {self.labelled_share:g}" if self.labelled_share is not None else ""
-        division = f", split seed {self.split_seed}" if self.split_seed else ""
-        return f"{self.way}-way {self.shot}-shot, {queries}{unlabelled}{distractors}{share}{division}"
+        partition = f", split seed {self.split_seed}" if self.split_seed else ""
+        return f"{self.way}-way {self.shot}-shot, {queries}{unlabelled}{distractors}{share}{partition}"
 
     @property
     def most_queries(self) -> int:
-        """The most queries that one class is sure to need."""
+        """The largest number of queries that a class is sure to need."""
         return max(self.query_counts) if self.query_counts is not None else self.query

@@ -1,4 +1,4 @@
-"""What a few-shot task is."""
+"""What a few-shot task is, and what a method learns from."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class Role(IntEnum):
-    """What an image is in an episode."""
+    """The role of an image in an episode."""
 
     SUPPORT = 0
     QUERY = 1
@@ -19,7 +19,7 @@ class Role(IntEnum):
 
 @dataclass(frozen=True)
 class Episode:
-    """One few-shot task as indices: its support first, grouped by class, then queries, then unlabelled images."""
+    """One few-shot task as indices: support first, grouped by class, then queries, then unlabelled images."""
 
     images: Int64[np.ndarray, "node"]
     """Rows of the split."""
@@ -32,9 +32,9 @@ class Episode:
 
 @dataclass(frozen=True)
 class Task:
-    """Episodes of one shape with something for each of their images: the images, or their embedding.
+    """Episodes of one shape with something for each of their images: the images, or their embeddings.
 
-    It hands a method the labels of the support only.
+    A task hands a method the labels of its support only.
     """
 
     inputs: Float[Tensor, "episode node *shape"]
@@ -42,11 +42,11 @@ class Task:
     support_labels: Int64[Tensor, "episode support"]
     way: int
     n_query: int
-    """How many of the nodes are queries."""
+    """Queries in an episode."""
 
     @property
     def n_support(self) -> int:
-        """How many of the nodes are labelled."""
+        """Labelled images in an episode: way x shot."""
         return self.support_labels.shape[1]
 
     @property
@@ -62,35 +62,44 @@ class Task:
         return self.inputs[:, self.n_support + self.n_query :]
 
     def with_inputs(self, inputs: Float[Tensor, "episode node *shape"]) -> "Task":
-        """The same task with something else for each image."""
+        """Return the same task with something else for each image."""
         return Task(inputs, self.support_labels, self.way, self.n_query)
 
 
 @dataclass(frozen=True)
 class TrainingTask(Task):
-    """A task to learn from: it has the answers too."""
+    """A task to learn from: it has the labels of the queries too."""
 
     query_labels: Int64[Tensor, "episode query"]
     classes: Int64[Tensor, "episode way"]
     """Label -> class of the training split."""
 
 
+@dataclass(frozen=True)
+class LabelledBatch:
+    """Mini-batches of labelled images to learn from."""
+
+    inputs: Float[Tensor, "batch image *shape"]
+    labels: Int64[Tensor, "batch image"]
+    """Classes of the training split."""
+
+
 def as_task(episodes: list[Episode], inputs: Float[Tensor, "episode node *shape"]) -> Task:
-    """Episodes of one shape, and something for each of their images, as a method is tested on them."""
+    """Make a task of episodes of one shape and something for each of their images, to test a method on."""
     first = episodes[0]
     support = _labels(episodes, Role.SUPPORT).to(inputs.device)
     return Task(inputs, support, len(first.classes), int((first.role == Role.QUERY).sum()))
 
 
 def as_training_task(episodes: list[Episode], inputs: Float[Tensor, "episode node *shape"]) -> TrainingTask:
-    """Episodes of one shape, and something for each of their images, as a method learns from them."""
+    """Make a task of episodes of one shape and something for each of their images, for a method to learn from."""
     task = as_task(episodes, inputs)
     classes = torch.from_numpy(np.stack([episode.classes for episode in episodes])).to(inputs.device)
     return TrainingTask(**vars(task), query_labels=query_labels(episodes).to(inputs.device), classes=classes)
 
 
 def query_labels(episodes: list[Episode]) -> Int64[Tensor, "episode query"]:
-    """The answers."""
+    """Return the true labels of the queries."""
     return _labels(episodes, Role.QUERY)
 
 

@@ -1,10 +1,12 @@
-"""Which of several methods is better, on the same episodes."""
+"""Paired differences: which of several methods is better, on the same episodes."""
 
 from dataclasses import dataclass
 from itertools import combinations
 
+import numpy as np
+from jaxtyping import Float64
+
 from tpn.evaluation.intervals import Mean, mean_with_interval
-from tpn.evaluation.protocol import Evaluation
 
 
 @dataclass(frozen=True)
@@ -21,12 +23,11 @@ class Difference:
         return self.difference.ci95 is not None and abs(self.difference.value) > self.difference.ci95
 
 
-def compare(evaluations: dict[str, Evaluation]) -> list[Difference]:
-    """Every pair of tests on the same episodes, with the interval of their paired difference."""
+def paired_differences(accuracies: dict[str, Float64[np.ndarray, "episode"]]) -> list[Difference]:
+    """Return every pair of tests on the same episodes, with the interval of their paired difference."""
     differences = []
-    for one, other in combinations(evaluations, 2):
-        if evaluations[other].mean.value > evaluations[one].mean.value:
+    for one, other in combinations(accuracies, 2):
+        if accuracies[other].mean() > accuracies[one].mean():
             one, other = other, one
-        paired = evaluations[one].accuracies - evaluations[other].accuracies
-        differences.append(Difference(one, other, mean_with_interval(paired)))
+        differences.append(Difference(one, other, mean_with_interval(accuracies[one] - accuracies[other])))
     return differences

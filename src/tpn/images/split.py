@@ -24,6 +24,9 @@ class Split:
     labelled_share: float = 0.4
     """The share of each class that has labels in semi-supervised training, if the user names none."""
 
+    def __len__(self) -> int:
+        return len(self.images)
+
     @property
     def counts(self) -> Int64[np.ndarray, "class"]:
         """How many images each class has."""
@@ -56,6 +59,8 @@ class Images(ABC):
     std: tuple[float, ...]
     digest: str
     """Different for different images."""
+    are_features: bool = False
+    """Are they embeddings already (of image_size 1, with a channel for each feature)?"""
 
     @abstractmethod
     def info(self) -> dict[str, SplitInfo]:

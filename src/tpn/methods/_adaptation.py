@@ -11,7 +11,8 @@ from torch.func import functional_call
 from tpn.backbones.batch_norm import forget_statistics
 from tpn.episodes.task import Task
 from tpn.errors import TPNError
-from tpn.methods._method import Config, Dimensions, Method, check_rounds
+from tpn.methods._config import Config, check_rounds
+from tpn.methods._method import Dimensions, Method
 
 Weights: TypeAlias = dict[str, Tensor]
 Support: TypeAlias = Float[Tensor, "support channel height width"]

@@ -1,14 +1,14 @@
-"""The settings that every method has: its backbone, and how it is trained."""
+"""The settings that every method has: its backbone, and how it is trained. Nothing here needs torch."""
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, TypeAlias
 
-from tpn.backbones._registry import check_backbone
 from tpn.errors import TPNError
-from tpn.images.augmentation import Augmentation
 
 MOST_ROUNDS = 100_000
+Augmentation: TypeAlias = Literal["crop", "flip", "jitter"]
+Schedule: TypeAlias = Literal["halve", "linear", "step", "cosine"]
 
 
 @dataclass(frozen=True)
@@ -16,56 +16,56 @@ class Config:
     """The settings that every method has; a method's own class adds its own and may change these defaults."""
 
     backbone: str = "conv4"
-    """The network from images to feature maps: conv4; conv4-32, which has half as many filters; conv4-maps, which
-    pools only twice; resnet12, of four residual blocks with 64 to 512 filters; resnet12-wide (64 to 640), resnet12-32
-    (32 to 256), resnet12-16 (16 to 128)."""
+    """The network from images to feature maps: a name that `tpn backbones` lists (conv4, resnet12, …), or
+    package.module:Name for a network of your own; in Python also an nn.Module, or what builds one."""
     drop_block: float = 0.0
-    """The share of its last maps that a resnet12 drops in training, in blocks (DropBlock)."""
+    """DropBlock: the fraction of its last feature maps that a resnet12 drops in training."""
     augment: tuple[Augmentation, ...] = ()
-    """Change training images at random: crop (shift by up to an eighth), flip (left to right), jitter (brightness,
+    """Augment training images at random: crop (shift by up to an eighth), flip (left to right), jitter (brightness,
     contrast and saturation). The paper does not."""
     episodes: int = 10_000
     """Training episodes."""
     episodes_per_step: int = 1
-    """Episodes whose gradients are averaged in one step of the optimiser."""
+    """Episodes whose gradients are averaged in one optimiser step."""
     optimiser: Literal["adam", "sgd"] = "adam"
-    """Adam, or gradient descent."""
+    """Adam, or stochastic gradient descent."""
     lr: float = 1e-3
     """The learning rate."""
     momentum: float = 0.0
     """Nesterov momentum of --optimiser sgd; 0 is none."""
     weight_decay: float = 0.0
-    """How strongly weights are drawn towards zero at each step: those of convolutions and linear layers, not biases
-    and normalisation. (With Adam, decoupled from the gradient: AdamW.)"""
+    """Weight decay for the weights of convolutions and linear layers, not for biases and normalisation (with Adam,
+    decoupled from the gradient: AdamW)."""
     clip: float = 0.0
-    """Shorten gradients that are longer than this; 0 never does."""
-    schedule: Literal["halve", "linear", "step", "cosine"] = "halve"
-    """Halve the learning rate every --halve-every episodes; or let it fall to zero at the last of --episodes, evenly
-    (linear) or along a cosine; or drop it at some points on the way there (step). All but the first depend on
-    --episodes: a run that is resumed with more of them follows the new course."""
+    """Clip the norm of the gradient to this value; 0 never does."""
+    schedule: Schedule = "halve"
+    """How the learning rate falls: halved every --halve-every episodes (halve), to zero at the last episode linearly
+    (linear) or along a cosine (cosine), or dropped at some points (step). All but the first depend on --episodes: a run
+    that is resumed with more episodes follows the new schedule."""
     halve_every: int = 10_000
-    """Halve the learning rate every so many episodes (with --schedule halve)."""
+    """Episodes between halvings of the learning rate (--schedule halve)."""
     drop_at: tuple[float, ...] = (0.6, 0.8)
-    """After which shares of the episodes to drop the learning rate (with --schedule step)."""
+    """Drop the learning rate after these fractions of the episodes (--schedule step)."""
     drop_by: float = 0.1
-    """The factor by which it is dropped there."""
+    """The factor of each drop."""
     warm_up: int = 0
-    """Let the learning rate rise from zero during the first so many episodes."""
+    """Raise the learning rate linearly from zero during this many first episodes."""
     validate_every: int = 100
-    """Validate, and save, every so many episodes."""
+    """Validate, and save, after every this many episodes."""
     validation_episodes: int = 100
     """Episodes in a validation; the same ones each time."""
     patience: int = 50
-    """Stop when this many validations in a row have brought no better accuracy; 0 never stops early."""
+    """Stop after this many validations in a row without a better accuracy; 0 never stops early."""
 
     def __post_init__(self) -> None:
-        check_backbone(self.backbone, self.drop_block)
         for name in ("episodes", "episodes_per_step", "halve_every", "validate_every", "validation_episodes"):
             check_at_least(self, name, 1)
         for name in ("patience", "warm_up"):
             check_at_least(self, name, 0)
         if not 0 < self.lr <= 1:
             raise TPNError(f"--lr must be above 0 and at most 1, not {self.lr}.")
+        if not 0 <= self.drop_block < 1:
+            raise TPNError(f"--drop-block must be at least 0 and below 1, not {self.drop_block}.")
         if not 0 <= self.momentum < 1:
             raise TPNError(f"--momentum must be at least 0 and below 1, not {self.momentum}.")
         if self.momentum and self.optimiser != "sgd":
@@ -81,6 +81,32 @@ class Config:
             raise TPNError(f"--drop-at must be rising numbers above 0 and below 1, not {given}.")
 
 
+@dataclass(frozen=True)
+class ClassifierConfig(Config):
+    """Train a classifier of all training classes, on mini-batches instead of episodes."""
+
+    episodes: int = 10_000
+    """Training mini-batches, which are to this method what episodes are to others."""
+    batch_size: int = 128
+    """Images in a mini-batch. (--way, --shot and --query are for validation.)"""
+    label_smoothing: float = 0.0
+    """Label smoothing: the probability taken from the true class and spread over all classes."""
+    augment: tuple[Augmentation, ...] = ("crop", "flip")
+    optimiser: Literal["adam", "sgd"] = "sgd"
+    lr: float = 0.1
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+    schedule: Schedule = "cosine"
+    warm_up: int = 50
+    patience: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_rounds(self, "batch_size", 2)
+        if not 0 <= self.label_smoothing < 1:
+            raise TPNError(f"--label-smoothing must be at least 0 and below 1, not {self.label_smoothing}.")
+
+
 def check_at_least(config: Config, name: str, least: int) -> None:
     """Refuse a whole number that is too small."""
     value = getattr(config, name)
@@ -89,7 +115,7 @@ def check_at_least(config: Config, name: str, least: int) -> None:
 
 
 def check_rounds(config: Config, name: str, least: int) -> None:
-    """Refuse a number of repetitions, or a size, that is too small or beyond all reason."""
+    """Refuse a number of repetitions, or a size, that is too small or far too large."""
     check_at_least(config, name, least)
     if getattr(config, name) > MOST_ROUNDS:
         raise TPNError(f"--{name.replace('_', '-')} must be at most {MOST_ROUNDS}, not {getattr(config, name)}.")

@@ -1,9 +1,11 @@
 """What every few-shot method is: settings, an embedding, scores and a way to learn."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int64
@@ -11,10 +13,16 @@ from torch import Tensor, nn
 
 from tpn.backbones._backbone import Backbone
 from tpn.backbones._registry import build_backbone
+from tpn.episodes.episode_sampler import EpisodeSampler
+from tpn.episodes.sampler import Sampler
+from tpn.episodes.setting import Setting
 from tpn.episodes.task import Task, TrainingTask
-from tpn.methods._config import Config, check_at_least, check_rounds
+from tpn.errors import TPNError
+from tpn.images.split import Split
+from tpn.methods._config import Config
 
-__all__ = ["Config", "Dimensions", "Info", "Learned", "Method", "check_at_least", "check_rounds"]
+Backward: TypeAlias = Callable[[Tensor], None]
+"""Adds the gradients of a loss. Training with float16 scales the loss here."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +40,16 @@ class Info:
     equivariant: bool = True
     """Does relabelling the classes permute its scores?"""
     unlabelled: Literal["ignores", "uses", "needs"] = "ignores"
-    """What it makes of unlabelled images beside the support and the queries."""
-    learns_from: Literal["episodes", "classes"] = "episodes"
-    """What a step of training shows it: episodes like those of a test, or mini-batches of all training classes."""
+    """Does it use unlabelled images beside the support and the queries?"""
+    learns_from: Literal["episodes", "mini-batches"] = "episodes"
+    """What a training step is made of: episodes like those of a test, or mini-batches of all training classes."""
+
+    head: bool = False
+    """Does it score embeddings without any weights of its own, so that it can be tested on features alone?"""
 
     @property
     def counted_in(self) -> tuple[str, str]:
-        """What its training is counted in: one of them, and several."""
+        """The unit that its training is counted in: singular and plural."""
         return ("episode", "episodes") if self.learns_from == "episodes" else ("mini-batch", "mini-batches")
 
 
@@ -47,7 +58,7 @@ AnyConfig: TypeAlias = Config  # inside Method, `Config` is its own settings cla
 
 @dataclass(frozen=True)
 class Dimensions:
-    """What a network is built for."""
+    """The data that a network is built for."""
 
     channels: int
     image_size: int
@@ -55,17 +66,17 @@ class Dimensions:
     shot: int
     train_classes: int
     mean: tuple[float, ...] = ()
-    """Of the training images, in each channel; if not given, images are not normalised."""
+    """Mean of the training images in each channel; if empty, images are not normalised."""
     std: tuple[float, ...] = ()
 
     def build_backbone(self, config: Config) -> Backbone:
-        """A new backbone, as the settings want it, for such images."""
+        """Build a new backbone, as the settings want it, for such images."""
         return build_backbone(config.backbone, self.channels, self.image_size, self.mean, self.std, config.drop_block)
 
 
 @dataclass(frozen=True)
 class Learned:
-    """What one step of learning saw before it changed anything."""
+    """Loss and accuracy of a training step, before the weights change."""
 
     loss: float
     accuracy: float
@@ -77,12 +88,20 @@ class Learned:
 
     @classmethod
     def mean(cls, several: list["Learned"]) -> "Learned":
-        """Of several tasks."""
+        """The mean of several tasks."""
         return cls(fmean(one.loss for one in several), fmean(one.accuracy for one in several))
 
 
+def backward(loss: Tensor) -> None:
+    """Add the gradients of a loss as they are."""
+    loss.backward()  # type: ignore[no-untyped-call]
+
+
 class Method(nn.Module):
-    """A few-shot learner. A new one is a file in this folder with a registered subclass of this class."""
+    """A few-shot method. A new one is a subclass with `info`, `Config`, `embed` and `score`.
+
+    On tensors it works like a scikit-learn classifier: `method.fit(support, labels).predict(query)`.
+    """
 
     info: ClassVar[Info]
     Config: ClassVar[type[Config]] = Config
@@ -90,21 +109,19 @@ class Method(nn.Module):
     def __init__(self, config: AnyConfig, dimensions: Dimensions) -> None:
         super().__init__()
         self.config, self.dimensions = config, dimensions
-        self.scaler = torch.amp.GradScaler(enabled=False)
-        """What gradients are multiplied by while they are computed: float16 knows no very small ones."""
 
     @property
     def device(self) -> torch.device:
-        """Where its parameters are."""
+        """The device of its parameters."""
         return next((parameter.device for parameter in self.parameters()), torch.device("cpu"))
 
     @property
     def backbones(self) -> list[Backbone]:
-        """The networks from images to maps among its parts."""
+        """The backbones among its parts."""
         return [part for part in self.modules() if isinstance(part, Backbone)]
 
     def compile_backbone(self) -> None:
-        """Have torch compile the backbone for training."""
+        """Compile the backbone for training with torch.compile."""
         for backbone in self.backbones:
             backbone.compile_blocks()
 
@@ -114,40 +131,103 @@ class Method(nn.Module):
             backbone.precision = precision
 
     def embed(self, images: Float[Tensor, "image channel height width"]) -> Float[Tensor, "image *feature"]:
-        """The part of the method that does not depend on the task: if there is none, the images themselves."""
+        """Embed images: the part of the method that does not depend on the task (if there is none, the images)."""
         return images
+
+    def forward(self, images: Float[Tensor, "image channel height width"]) -> Float[Tensor, "image *feature"]:
+        """Embed images, as `embed` does."""
+        return self.embed(images)
 
     @property
     def embeds(self) -> bool:
-        """Is there such a part, so that it is worth keeping what comes out of it?"""
+        """Does it have an embedding, which is worth keeping?"""
         return type(self).embed is not Method.embed
 
     def score(self, task: Task) -> Float[Tensor, "episode query way"]:
-        """From embeddings to a score of every query for every class. It may adapt to the task."""
+        """Score every query of embedded episodes for every class. A method may adapt to the task."""
         raise NotImplementedError
 
     def loss(self, task: TrainingTask) -> tuple[Float[Tensor, ""], Float[Tensor, "episode query way"]]:
-        """The loss on episodes of images, and the scores of their queries."""
+        """Return the loss on episodes of images, and the scores of their queries."""
         scores = self.score(self.embedded(task))
         return F.cross_entropy(scores.flatten(0, 1), task.query_labels.flatten()), scores
 
-    def learn(self, task: TrainingTask) -> Learned:
-        """Add one step's worth of gradients."""
+    def learn(self, task: Any, backward: Backward = backward) -> Learned:
+        """Add the gradients of one training step. `task` is what the method's sampler collates."""
         loss, scores = self.loss(task)
-        self.backward(loss)
+        backward(loss)
         return Learned.of(loss, scores, task.query_labels)
 
-    def backward(self, loss: Float[Tensor, ""]) -> None:
-        """Add the gradients of a loss."""
-        self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+    @classmethod
+    def sampler(cls, split: Split, setting: Setting, config: AnyConfig, seed: int) -> Sampler:
+        """Return what draws the training steps: by default episodes of this setting."""
+        return EpisodeSampler(split, setting, seed)
 
-    def start(self, task: TrainingTask) -> None:
-        """Look at some episodes before training begins, for an initialisation that depends on the data."""
+    def initialise(self, task: Any) -> None:
+        """Look at the first training step before training begins, for an initialisation that depends on the data."""
 
     def graph(self, task: Task) -> Float[Tensor, "episode node node"] | None:
-        """The weights of the edges between the nodes of embedded episodes, if the method has such a thing."""
+        """Return the edge weights between the nodes of embedded episodes, if the method builds a graph."""
         return None
 
     def embedded(self, task: Task) -> Task:
-        """The task with its images embedded, each episode by itself: they share no batch statistics."""
+        """Return the task with its images embedded, each episode by itself: they share no batch statistics."""
         return task.with_inputs(torch.stack([self.embed(images) for images in task.inputs]))
+
+    # on tensors, as in scikit-learn
+
+    def fit(self, support: Tensor | np.ndarray, labels: Sequence[Any] | np.ndarray | Tensor) -> "Method":
+        """Remember the labelled images of one task.
+
+        Parameters
+        ----------
+        support : tensor or array of shape (n_support, channels, height, width)
+            Images with values from 0 to 1.
+        labels : sequence of length n_support
+            Their classes, of any type that can be sorted.
+
+        Returns
+        -------
+        self
+        """
+        classes, codes = np.unique(np.asarray(labels), return_inverse=True)
+        if len(codes) != len(support) or len(classes) < 2:
+            raise TPNError(
+                f"fit needs a label for each of the {len(support)} images, of at least two classes; it got "
+                f"{len(codes)} labels of {len(classes)} class(es)."
+            )
+        check_way_and_shot(self.info, self.dimensions, len(classes), np.bincount(codes))
+        self.classes_, self._support, self._codes = classes, support, torch.from_numpy(codes)
+        return self
+
+    def decision_function(self, query: Tensor | np.ndarray) -> Float[Tensor, "query way"]:
+        """Return the score of each query for each class of `classes_`. A transductive method uses all of them."""
+        if not hasattr(self, "classes_"):
+            raise TPNError(f"{self.info.name} has no task yet: call fit(support, labels) first.")
+        from tpn.methods._inference import scores_of_task
+
+        return scores_of_task(self, self._support, self._codes, query, len(self.classes_))
+
+    def predict_proba(self, query: Tensor | np.ndarray) -> np.ndarray:
+        """Return the probability of each class of `classes_` for each query, of shape (n_query, n_classes)."""
+        return self.decision_function(query).softmax(-1).numpy()
+
+    def predict(self, query: Tensor | np.ndarray) -> np.ndarray:
+        """Return the class of each query, of shape (n_query,)."""
+        best = self.decision_function(query).argmax(-1).numpy()
+        return np.asarray(self.classes_[best])
+
+
+def check_way_and_shot(info: Info, dimensions: Dimensions, way: int, shots: Sequence[int] | np.ndarray) -> None:
+    """Refuse a task that a method was not trained for, given the number of classes and of shots of each."""
+    if info.fixed_way and way != dimensions.way:
+        raise TPNError(
+            f"{info.name} was trained for {dimensions.way} classes, with an output for each: it cannot be used with "
+            f"--way {way}."
+        )
+    if info.fixed_shot and set(shots) != {dimensions.shot}:
+        found = " and ".join(sorted({str(shot) for shot in shots}))
+        raise TPNError(
+            f"{info.name} was trained with {dimensions.shot} shots and takes no other number: it cannot be used with "
+            f"--shot {found}."
+        )

@@ -1,50 +1,77 @@
 """All methods by name. Lists, help texts, tests over all methods and reports are made from here."""
 
-from collections.abc import Iterator
 from difflib import get_close_matches
+from functools import cache
 from importlib import import_module
-from pkgutil import iter_modules
-from typing import TypeVar
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tpn.errors import TPNError
-from tpn.methods._method import Config, Dimensions, Method
 
-AnyMethod = TypeVar("AnyMethod", bound=type[Method])
-_METHODS: dict[str, type[Method]] = {}
+if TYPE_CHECKING:  # names are known without torch, which a method needs
+    from tpn.methods._config import Config
+    from tpn.methods._method import Dimensions, Method
+
+ENTRY_POINTS = "tpn.methods"
+AnyMethod = TypeVar("AnyMethod", bound="type[Method]")
+_METHODS: "dict[str, type[Method]]" = {}
 
 
-def register(method: AnyMethod) -> AnyMethod:
-    """Class decorator: make a method known by its name."""
+def register_method(method: AnyMethod) -> AnyMethod:
+    """Make a method known by its name: a class decorator for subclasses of `tpn.Method`.
+
+    Every command and call then takes `method.info.name`. An installed package can offer methods by the entry point
+    group `tpn.methods` instead.
+    """
     name = method.info.name
-    if name in _METHODS:
-        raise ValueError(f"two methods are called {name}: {_METHODS[name]} and {method}")
+    known = _METHODS.get(name)
+    if known is not None and (known.__module__, known.__qualname__) != (method.__module__, method.__qualname__):
+        raise TPNError(f"There is already a method called {name!r}: choose another name.")
     _METHODS[name] = method
     return method
 
 
-def all_methods() -> dict[str, type[Method]]:
-    """Every method that has a file in this folder, and every other that was registered, by name, in its order."""
-    for module in _modules():
-        import_module(f"tpn.methods.{module}")
-    return dict(sorted(_METHODS.items()))
+def list_methods() -> list[str]:
+    """Return the names of all methods: built in, registered, or from installed packages."""
+    return sorted({*_METHODS, *_built_in(), *(point.name for point in entry_points(group=ENTRY_POINTS))})
 
 
-def find_method(name: str) -> type[Method]:
-    """The method of this name."""
-    methods = all_methods()
-    if name not in methods:
-        near = get_close_matches(name, methods, n=1)
+def all_methods() -> "dict[str, type[Method]]":
+    """Return every method by name."""
+    return {name: find_method(name) for name in list_methods()}
+
+
+def find_method(name: str) -> "type[Method]":
+    """Find a method by its name."""
+    if name not in _METHODS:
+        if name in _built_in():
+            import_module(f"tpn.methods.{name.replace('-', '_')}")
+        for point in entry_points(group=ENTRY_POINTS, name=name):
+            _METHODS.setdefault(name, _checked(point.load(), name))
+    if name not in _METHODS:
+        near = get_close_matches(name, list_methods(), n=1)
         hint = f" Did you mean {near[0]}?" if near else ""
-        raise TPNError(f"Unknown method {name!r}: choose one of {', '.join(methods)}.{hint}")
-    return methods[name]
+        raise TPNError(f"Unknown method {name!r}: choose one of {', '.join(list_methods())}.{hint}")
+    return _METHODS[name]
 
 
-def build_method(name: str, config: Config, dimensions: Dimensions) -> Method:
-    """A new, untrained method."""
+def build_method(name: str, config: "Config", dimensions: "Dimensions") -> "Method":
+    """Build a new, untrained method."""
     return find_method(name)(config, dimensions)
 
 
-def _modules() -> Iterator[str]:
-    from tpn import methods
+@cache
+def _built_in() -> frozenset[str]:
+    """Every file of this folder without an underscore is a method, and named after it."""
+    return frozenset(
+        file.stem.replace("_", "-") for file in Path(__file__).parent.glob("*.py") if not file.stem.startswith("_")
+    )
 
-    return (module.name for module in iter_modules(methods.__path__) if module.name not in ("method", "registry"))
+
+def _checked(method: Any, name: str) -> "type[Method]":
+    from tpn.methods._method import Method
+
+    if not (isinstance(method, type) and issubclass(method, Method)):
+        raise TPNError(f"The installed entry point {name} of {ENTRY_POINTS} is not a subclass of tpn.Method.")
+    return method

@@ -9,9 +9,10 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from tpn.episodes.task import Task
-from tpn.methods._method import Config, Dimensions, Info, Method, check_rounds
-from tpn.methods._registry import register
-from tpn.methods.protonet import memberships
+from tpn.methods._config import Config, check_rounds
+from tpn.methods._method import Dimensions, Info, Method
+from tpn.methods._prototypes import memberships
+from tpn.methods._registry import register_method
 
 SHARPNESS = 10.0
 """Of the attention at the start; it is learned."""
@@ -37,7 +38,7 @@ class AdaResNetConfig(Config):
             check_rounds(self, name, 1)
 
 
-@register
+@register_method
 class AdaResNet(Method):
     """Munkhdalai et al., "Rapid Adaptation with Conditionally Shifted Neurons", ICML 2018.
 
@@ -45,6 +46,8 @@ class AdaResNet(Method):
     features, and for each layer that is to be shifted a value, made by a small network of the error at the output
     ("direct feedback") and the layer's activations. A query finds the values of images like it by attention to their
     keys; their mean shifts its activations, and the scores themselves.
+
+    https://arxiv.org/abs/1712.09926
     """
 
     info = Info(

@@ -9,10 +9,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tpn.episodes.task import Task
-from tpn.methods._method import Info, check_rounds
-from tpn.methods._registry import register
-from tpn.methods.classifier_baseline import BaseClassConfig, BaseClassTraining
-from tpn.methods.protonet import memberships
+from tpn.methods._classifier_training import ClassifierTraining
+from tpn.methods._config import ClassifierConfig, check_rounds
+from tpn.methods._method import Info
+from tpn.methods._prototypes import memberships
+from tpn.methods._registry import register_method
 
 FLAT = 1e4
 """The variance of weights that nothing is known about."""
@@ -21,7 +22,7 @@ CLOSE = 1e-5
 
 
 @dataclass(frozen=True)
-class DiscriminativeKShotConfig(BaseClassConfig):
+class DiscriminativeKShotConfig(ClassifierConfig):
     """Discriminative k-shot learning: learn to tell all training classes apart, and from the weights of that what
     weights new classes will have."""
 
@@ -36,20 +37,22 @@ class DiscriminativeKShotConfig(BaseClassConfig):
         check_rounds(self, "steps", 1)
 
 
-@register
-class DiscriminativeKShot(BaseClassTraining):
+@register_method
+class DiscriminativeKShot(ClassifierTraining):
     """Bauer et al., "Discriminative k-shot learning using probabilistic models", 2017.
 
     A network learns to tell all training classes apart, without episodes. The weights of its last layer, one vector for
     each class, are taken for a sample of a Gaussian distribution. It is the prior for the weights of new classes: a
     task takes those that are most probable given the prior and its support (MAP).
+
+    https://arxiv.org/abs/1706.00326
     """
 
     info = Info(
         name="discriminative-k-shot",
         paper="Bauer et al., Discriminative k-shot learning using probabilistic models, 2017",
         transduction="no",
-        learns_from="classes",
+        learns_from="mini-batches",
     )
     Config = DiscriminativeKShotConfig
     config: DiscriminativeKShotConfig

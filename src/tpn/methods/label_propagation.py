@@ -9,8 +9,8 @@ from torch import Tensor
 
 from tpn.errors import TPNError
 from tpn.methods._method import Info
-from tpn.methods._registry import register
-from tpn.methods.tpn import Propagating, PropagationConfig
+from tpn.methods._propagating import Propagating, PropagationConfig
+from tpn.methods._registry import register_method
 from tpn.propagation.affinity import SMALLEST_SCALE, mean_squared_distances
 from tpn.propagation.length_scale import median_scale
 
@@ -30,7 +30,7 @@ class LabelPropagationConfig(PropagationConfig):
             raise TPNError(f"--sigma must be a number of at least {SMALLEST_SCALE}, or median, not {self.sigma}.")
 
 
-@register
+@register_method
 class LabelPropagation(Propagating):
     """The rule of Zhu and Ghahramani, "Learning from Labeled and Unlabeled Data with Label Propagation", 2002, in the
     closed form of Zhou et al., "Learning with Local and Global Consistency", NIPS 2003; a baseline of the TPN paper.
@@ -45,6 +45,7 @@ class LabelPropagation(Propagating):
         paper="Zhu and Ghahramani, Learning from Labeled and Unlabeled Data with Label Propagation, 2002",
         transduction="yes",
         unlabelled="uses",
+        head=True,
     )
     Config = LabelPropagationConfig
     config: LabelPropagationConfig

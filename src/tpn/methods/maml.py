@@ -11,8 +11,9 @@ from torch.func import grad, vmap
 from tpn.backbones.batch_norm import write_out
 from tpn.episodes.task import TrainingTask
 from tpn.methods._adaptation import Adapting, Labels, Query, Scores, Support, Weights, check_inner
-from tpn.methods._method import Config, Dimensions, Info, Learned
-from tpn.methods._registry import register
+from tpn.methods._config import Config
+from tpn.methods._method import Backward, Dimensions, Info, Learned, backward
+from tpn.methods._registry import register_method
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class MAMLConfig(Config):
         check_inner(self, self.inner_lr, ("inner_steps", 0), ("test_steps", 0))
 
 
-@register
+@register_method
 class MAML(Adapting):
     """Finn et al., "Model-Agnostic Meta-Learning for Fast Adaptation of Deep Networks", ICML 2017.
 
@@ -48,6 +49,8 @@ class MAML(Adapting):
     descent on the cross-entropy of its support. The queries are then classified by the adapted network, and the
     gradient of their cross-entropy, taken through those steps, improves the common start. Batch normalisation uses the
     batch at hand, in testing that of all queries of an episode: by it, queries share information.
+
+    https://arxiv.org/abs/1703.03400
     """
 
     info = Info(
@@ -96,14 +99,14 @@ class MAML(Adapting):
         each = [self.outer_loss(*one) for one in zip(*self.parts(task), strict=True)]
         return torch.stack([loss for loss, _ in each]).mean(), torch.stack([scores for _, scores in each])
 
-    def learn(self, task: TrainingTask) -> Learned:
+    def learn(self, task: TrainingTask, backward: Backward = backward) -> Learned:
         """Add the gradients of the tasks one after the other: only one of them needs memory at a time."""
         if self.config.vectorised:
             return super().learn(task)
         learned = []
         for one in zip(*self.parts(task), strict=True):
             loss, scores = self.outer_loss(*one)
-            self.backward(loss / len(task.inputs))
+            backward(loss / len(task.inputs))
             learned.append(Learned.of(loss, scores, one[-1]))
         return Learned.mean(learned)
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from tpn.errors import TPNError
 from tpn.methods._adaptation import Labels, Query, Scores, Support, Weights
 from tpn.methods._method import Info
-from tpn.methods._registry import register
+from tpn.methods._registry import register_method
 from tpn.methods.maml import MAML, MAMLConfig
 from tpn.propagation.affinity import mean_squared_distances
 from tpn.propagation.length_scale import median_scale
@@ -29,7 +29,7 @@ class MAMLTransductionConfig(MAMLConfig):
             raise TPNError(f"--transduction-weight must be at least 0, not {self.transduction_weight}.")
 
 
-@register
+@register_method
 class MAMLTransduction(MAML):
     """Liu et al., "Learning to Propagate Labels: Transductive Propagation Network for Few-shot Learning", ICLR 2019,
     section 3.2: MAML + transduction.
@@ -38,6 +38,8 @@ class MAMLTransduction(MAML):
     images, support and queries, of W_ij |ŷ_i - ŷ_j|², ŷ the softmax of the scores and W_ij = exp(-d(f_i, f_j)/(2σ²))
     the affinity of their features, with σ by the median heuristic and W taken as given (no gradient flows through it).
     The paper prints a sum; the mean makes the weight of the term independent of the number of images.
+
+    https://arxiv.org/abs/1805.10002
     """
 
     info = Info(

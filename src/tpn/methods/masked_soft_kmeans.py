@@ -5,14 +5,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from tpn.methods._method import Dimensions, Info
-from tpn.methods._registry import register
-from tpn.methods.protonet import squared_distances
+from tpn.methods._prototypes import squared_distances
+from tpn.methods._registry import register_method
 from tpn.methods.soft_kmeans import PAPER, SoftKMeans, SoftKMeansConfig
 
 SMALLEST = 1e-6
 
 
-@register
+@register_method
 class MaskedSoftKMeans(SoftKMeans):
     """Ren et al., "Meta-Learning for Semi-Supervised Few-Shot Classification", ICLR 2018: masked soft k-means.
 
@@ -20,6 +20,8 @@ class MaskedSoftKMeans(SoftKMeans):
     squared distance to the prototype divided by the mean of such. The threshold β and the steepness γ of a class,
     both positive, and near 1 at the start, come from a small network that sees minimum, maximum, variance, skewness and
     kurtosis of these d. No gradient flows back through those five.
+
+    https://arxiv.org/abs/1803.00676
     """
 
     info = Info(name="masked-soft-kmeans", paper=PAPER, transduction="no", unlabelled="needs")

@@ -9,9 +9,11 @@ from torch import Tensor, nn
 
 from tpn.backbones._blocks import ConvBlock
 from tpn.episodes.task import Task, TrainingTask
-from tpn.methods._method import Config, Dimensions, Info, Method
-from tpn.methods._registry import register
-from tpn.methods.protonet import memberships
+from tpn.errors import TPNError
+from tpn.methods._config import Config
+from tpn.methods._method import Dimensions, Info, Method
+from tpn.methods._prototypes import memberships
+from tpn.methods._registry import register_method
 
 SMALLEST_UNPADDED = 12
 """Maps at least so large can lose their edges in the two blocks of the relation module."""
@@ -25,13 +27,15 @@ class RelationNetConfig(Config):
     halve_every: int = 100_000
 
 
-@register
+@register_method
 class RelationNet(Method):
     """Sung et al., "Learning to Compare: Relation Network for Few-Shot Learning", CVPR 2018.
 
     A network embeds all images as feature maps. The maps of a class are summed over its support and set beside those
     of a query; a second network, the relation module, makes a number between 0 and 1 of the pair. Training brings it
     near 1 for the right class and near 0 for the others, by the mean squared error.
+
+    https://arxiv.org/abs/1711.06025
     """
 
     info = Info(
@@ -44,6 +48,11 @@ class RelationNet(Method):
     def __init__(self, config: RelationNetConfig, dimensions: Dimensions) -> None:
         super().__init__(config, dimensions)
         self.backbone = dimensions.build_backbone(config)
+        if self.backbone.map_shape[1:] == (1, 1):
+            raise TPNError(
+                "relation-net compares feature maps, but the backbone gives one vector per image: choose a backbone "
+                "with maps, such as conv4-maps."
+            )
         self.relation = RelationModule(self.backbone.map_shape)
 
     def embed(

@@ -12,8 +12,9 @@ from torch.func import vmap
 from tpn.episodes.task import TrainingTask
 from tpn.errors import TPNError
 from tpn.methods._adaptation import Adapting, Labels, Query, Scores, Support, Weights, check_inner
-from tpn.methods._method import Config, Info, Learned, check_at_least
-from tpn.methods._registry import register
+from tpn.methods._config import Config, check_at_least
+from tpn.methods._method import Backward, Info, Learned, backward
+from tpn.methods._registry import register_method
 
 TEST_SEED = 0
 IMAGES_AT_ONCE = 512
@@ -53,7 +54,7 @@ class ReptileConfig(Config):
             raise TPNError("Reptile moves its weights towards those of the tasks: --optimiser must be sgd.")
 
 
-@register
+@register_method
 class Reptile(Adapting):
     """Nichol et al., "On First-Order Meta-Learning Algorithms", 2018.
 
@@ -63,6 +64,8 @@ class Reptile(Adapting):
     task is learned from its support, and each query is classified in a batch with the support only: batch normalisation
     uses the batch at hand, but no other query is in it. (`reptile-bn` classifies all queries in one batch.) Adam starts
     anew with each task. The paper's 15 images of each class in a training task are `--shot 5 --query 10`.
+
+    https://arxiv.org/abs/1803.02999
     """
 
     info = Info(
@@ -76,7 +79,7 @@ class Reptile(Adapting):
     config: ReptileConfig
 
     @torch.enable_grad()
-    def fit(
+    def fit_task(
         self,
         images: Float[Tensor, "image channel height width"],
         labels: Int64[Tensor, "image"],
@@ -96,14 +99,14 @@ class Reptile(Adapting):
         return {name: weight.detach() for name, weight in weights.items()}, learned
 
     @torch.no_grad()
-    def learn(self, task: TrainingTask) -> Learned:
+    def learn(self, task: TrainingTask, backward: Backward = backward) -> Learned:
         """Add, as the gradient, how far the weights are from where learning the tasks leads to, in the mean."""
         tasks = self.normalised(task)
         learned: list[Learned] = []
         for index, inputs in enumerate(tasks.inputs):
             labels = torch.cat([task.support_labels[index], task.query_labels[index]])
             batches = mini_batches(len(labels), self.config.inner_steps, self.config.inner_batch)
-            weights, seen = self.fit(inputs[: len(labels)], labels, batches)
+            weights, seen = self.fit_task(inputs[: len(labels)], labels, batches)
             learned += seen
             for name, parameter in self.network.named_parameters():
                 away = (parameter - weights[name]) / len(tasks.inputs)
@@ -114,7 +117,7 @@ class Reptile(Adapting):
         """The weights for a task to be tested on, which are the same whenever it is."""
         generator = torch.Generator().manual_seed(TEST_SEED)
         batches = mini_batches(len(support), self.config.test_steps, self.config.test_batch, generator)
-        return self.fit(support, labels, batches)[0]
+        return self.fit_task(support, labels, batches)[0]
 
     def classify(self, support: Support, labels: Labels, query: Query) -> Scores:
         """Each query in a batch with the support."""

@@ -3,17 +3,19 @@
 from dataclasses import replace
 
 from tpn.methods._adaptation import Labels, Query, Scores, Support
-from tpn.methods._registry import register
+from tpn.methods._registry import register_method
 from tpn.methods.reptile import Reptile
 
 
-@register
+@register_method
 class ReptileBN(Reptile):
     """Nichol et al., "On First-Order Meta-Learning Algorithms", 2018, in its transductive form.
 
     Trained as `reptile`; in testing, all queries of an episode are classified in one batch, whose statistics batch
     normalisation uses: by them, queries share information. A run of `reptile` can be tested so without training it
     anew: `tpn evaluate RUN --as reptile-bn`.
+
+    https://arxiv.org/abs/1803.02999
     """
 
     info = replace(Reptile.info, name="reptile-bn", transduction="bn")

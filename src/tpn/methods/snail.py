@@ -10,9 +10,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from tpn.episodes.task import Task, TrainingTask
-from tpn.methods._method import Config, Dimensions, Info, Method, check_rounds
-from tpn.methods._registry import register
-from tpn.methods.protonet import memberships
+from tpn.methods._config import Config, check_rounds
+from tpn.methods._method import Dimensions, Info, Method
+from tpn.methods._prototypes import memberships
+from tpn.methods._registry import register_method
 
 Support: TypeAlias = Float[Tensor, "episode support channel"]
 Query: TypeAlias = Float[Tensor, "episode query channel"]
@@ -36,7 +37,7 @@ class SNAILConfig(Config):
         check_rounds(self, "filters", 1)
 
 
-@register
+@register_method
 class SNAIL(Method):
     """Mishra et al., "A Simple Neural Attentive Meta-Learner", ICLR 2018.
 
@@ -47,6 +48,8 @@ class SNAIL(Method):
 
     Left as it falls, it takes thousands of episodes to find out that it should look for similar images. So embeddings
     are normalised, labels are as large as they are, and attention starts with the same weights for both of its sides.
+
+    https://arxiv.org/abs/1707.03141
     """
 
     info = Info(

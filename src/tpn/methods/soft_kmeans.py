@@ -6,9 +6,11 @@ from jaxtyping import Float
 from torch import Tensor, cat
 
 from tpn.episodes.task import Task
-from tpn.methods._method import Config, Info, check_rounds
-from tpn.methods._registry import register
-from tpn.methods.protonet import ProtoNet, class_means, memberships, squared_distances
+from tpn.methods._config import Config, check_rounds
+from tpn.methods._method import Info
+from tpn.methods._prototypes import class_means, memberships, squared_distances
+from tpn.methods._registry import register_method
+from tpn.methods.protonet import ProtoNet
 
 PAPER = "Ren et al., Meta-Learning for Semi-Supervised Few-Shot Classification, ICLR 2018"
 
@@ -25,16 +27,18 @@ class SoftKMeansConfig(Config):
         check_rounds(self, "refinements", 0)
 
 
-@register
+@register_method
 class SoftKMeans(ProtoNet):
     """Ren et al., "Meta-Learning for Semi-Supervised Few-Shot Classification", ICLR 2018: soft k-means.
 
     A prototypical network whose prototypes are refined by the unlabelled images of the episode: each of them belongs
     in part to every class, by the softmax of its negative squared distances to the prototypes, and the new prototypes
     are the means of support and unlabelled images, each counting by its part. Queries are classified one by one.
+
+    https://arxiv.org/abs/1803.00676
     """
 
-    info = Info(name="soft-kmeans", paper=PAPER, transduction="no", unlabelled="needs")
+    info = Info(name="soft-kmeans", paper=PAPER, transduction="no", unlabelled="needs", head=True)
     Config = SoftKMeansConfig
     config: SoftKMeansConfig
 

@@ -6,14 +6,15 @@ from torch import Tensor, nn
 
 from tpn.episodes.task import TrainingTask
 from tpn.methods._method import Dimensions, Info
-from tpn.methods._registry import register
-from tpn.methods.protonet import ProtoNet, squared_distances
+from tpn.methods._prototypes import squared_distances
+from tpn.methods._registry import register_method
+from tpn.methods.protonet import ProtoNet
 from tpn.methods.soft_kmeans import PAPER, SoftKMeans, SoftKMeansConfig
 
 SMALLEST = 1e-6
 
 
-@register
+@register_method
 class SoftKMeansCluster(SoftKMeans):
     """Ren et al., "Meta-Learning for Semi-Supervised Few-Shot Classification", ICLR 2018: soft k-means + cluster.
 
@@ -21,6 +22,8 @@ class SoftKMeansCluster(SoftKMeans):
     radius r is learned: an unlabelled image x belongs to it by exp(-|x|²/r² - log r), to a class, whose radius is 1,
     by exp(-d²), all of it normalised to one. The radius starts where unlabelled images of a first episode are as near
     to the cluster as to a class: from 1 or 100 it would take no part, or all of it, and hardly learn.
+
+    https://arxiv.org/abs/1803.00676
     """
 
     info = Info(name="soft-kmeans-cluster", paper=PAPER, transduction="no", unlabelled="needs")
@@ -37,7 +40,7 @@ class SoftKMeansCluster(SoftKMeans):
         return torch.cat([to_classes, to_cluster], dim=-1).softmax(-1)[..., :-1]
 
     @torch.no_grad()
-    def start(self, task: TrainingTask) -> None:
+    def initialise(self, task: TrainingTask) -> None:
         """Set the radius by the unlabelled images of these episodes."""
         embedded = self.embedded(task)
         if embedded.unlabelled.shape[1] > 0:

@@ -11,10 +11,11 @@ from torch.func import functional_call
 
 from tpn.episodes.task import Task, TrainingTask
 from tpn.errors import TPNError
-from tpn.methods._method import Config, Dimensions, Info, Method
-from tpn.methods._registry import register
-from tpn.methods.classifier_baseline import training_classes
-from tpn.methods.protonet import class_means, memberships, squared_distances
+from tpn.methods._classifier_training import training_classes
+from tpn.methods._config import Config
+from tpn.methods._method import Dimensions, Info, Method
+from tpn.methods._prototypes import class_means, memberships, squared_distances
+from tpn.methods._registry import register_method
 
 FALLS, FACTOR = 20, 0.9
 """How often the weight of base-class training falls, and by which factor."""
@@ -40,7 +41,7 @@ class TADAMConfig(Config):
                 raise TPNError(f"{flag} must be a number of at least 0, not {getattr(self, name)}.")
 
 
-@register
+@register_method
 class TADAM(Method):
     """Oreshkin et al., "TADAM: Task dependent adaptive metric for improved few-shot learning", NeurIPS 2018.
 
@@ -48,6 +49,8 @@ class TADAM(Method):
     task. A small network makes of it a scale and a shift for each channel behind each batch normalisation of the
     backbone, and images are embedded so. The score of a query for a class is the negative squared distance to its
     prototype, times a learned factor. Beside its episodes it learns, less and less, to tell all training classes apart.
+
+    https://arxiv.org/abs/1805.10123
     """
 
     info = Info(
@@ -70,6 +73,11 @@ class TADAM(Method):
             self.head = nn.Linear(features, dimensions.train_classes)
         if config.conditioning:
             norms = {name: part for name, part in self.backbone.named_modules() if isinstance(part, nn.BatchNorm2d)}
+            if not norms:
+                raise TPNError(
+                    "tadam conditions the batch normalisation of its backbone on the task, but the backbone has none: "
+                    "choose another, or switch it off (--no-conditioning)."
+                )
             self.norms = list(norms)
             channels = self.backbone.map_shape[0]
             self.conditions = nn.ModuleList(Condition(channels, norm.num_features) for norm in norms.values())

@@ -7,11 +7,11 @@ from torch import Tensor
 
 from tpn.episodes.task import Task, TrainingTask
 from tpn.methods._method import Info
-from tpn.methods._registry import register
+from tpn.methods._registry import register_method
 from tpn.methods.tpn import TPN
 
 
-@register
+@register_method
 class TPNSemi(TPN):
     """Liu et al., "Learning to Propagate Labels: Transductive Propagation Network for Few-shot Learning", ICLR 2019:
     TPN-semi.
@@ -19,6 +19,8 @@ class TPNSemi(TPN):
     As TPN, but labels spread over the support and the extra unlabelled images, and each query is classified on its
     own: it is the one further node of a graph that has no other query. The graphs of all queries of an episode, which
     differ in that node, are built and solved as one batch.
+
+    https://arxiv.org/abs/1805.10002
     """
 
     info = Info(

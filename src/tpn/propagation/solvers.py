@@ -1,7 +1,7 @@
-"""Spreading labels over a graph: equations (3) and (4).
+"""Propagating labels over a graph: equations (3) and (4).
 
 Both solvers have the same limit, F* = (I - αS)^-1 Y. Rows of Y are zero where there is no label; nodes that no label
-reaches end with a row of zeros, which a softmax makes the uniform distribution.
+reaches end with a row of zeros, which a softmax turns into the uniform distribution.
 """
 
 import torch
@@ -11,11 +11,11 @@ from torch import Tensor
 
 
 def label_matrix(
-    support_labels: Int64[Tensor, "*episode support"], way: int, nodes: int, like: Float[Tensor, "..."]
+    labels: Int64[Tensor, "*episode node"], way: int, like: Float[Tensor, "..."]
 ) -> Float[Tensor, "*episode node class"]:
-    """Y: a one in the column of its class for each node of the support, zeros for all nodes after it."""
-    labelled = F.one_hot(support_labels, way).to(like)
-    return F.pad(labelled, (0, 0, 0, nodes - labelled.shape[-2]))
+    """Y: a one in the column of its class for each labelled node, zeros for nodes without a label (-1)."""
+    labelled = labels >= 0
+    return F.one_hot(labels.clamp_min(0), way).to(like) * labelled[..., None].to(like)
 
 
 def propagate(

@@ -7,16 +7,18 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.amp import GradScaler
 from torch.optim import Optimizer
 
-from tpn.episodes.sampler import Draws
+from tpn.episodes.sampler import Sampler
 from tpn.errors import TPNError
 from tpn.methods._method import Method
-from tpn.runs.folder import load_weights
+from tpn.runs.formats import current_name, current_names
+from tpn.runs.loading import load_weights
 from tpn.runs.settings_json import from_json
 from tpn.runs.tensors import read_tensors, write_tensors
 from tpn.training.device import random_states, set_random_states
-from tpn.training.optimiser import remembered
+from tpn.training.optimiser import state_names
 
 
 @dataclass
@@ -35,18 +37,29 @@ class State:
     """Steps since the last validation, over which the two sums run."""
     seconds: float = 0.0
 
+    @property
+    def means(self) -> dict[str, float]:
+        """Mean training loss and accuracy since the last validation."""
+        return {"loss": self.loss_sum / self.steps, "accuracy": self.accuracy_sum / self.steps}
+
     def __post_init__(self) -> None:
         if min(self.episode, self.validations, self.validations_since_best, self.steps) < 0:
-            raise TPNError("it counts less than nothing.")
+            raise TPNError("it has a negative count.")
         if not all(map(math.isfinite, (self.best_accuracy, self.loss_sum, self.accuracy_sum, self.seconds))):
-            raise TPNError("it holds a figure that is not finite.")
+            raise TPNError("it has a number that is not finite.")
 
 
-def save_checkpoint(path: Path, run: str, state: State, method: Method, optimiser: Optimizer, sampler: Draws) -> None:
-    """Write everything that the rest of the training depends on, and the digest of the run that it belongs to."""
+def save_checkpoint(
+    path: Path, run: str, state: State, method: Method, optimiser: Optimizer, scaler: GradScaler, sampler: Sampler
+) -> None:
+    """Write everything that the rest of the training depends on, and the digest of the run that it belongs to.
+
+    The optimiser's state is written by parameter name. torch's `get_optimizer_state_dict` does so too, but makes a step
+    of an optimiser that has not made one yet, which would end exact resuming.
+    """
     tensors = {f"model/{name}": tensor for name, tensor in method.state_dict().items()}
     for name, parameter in method.named_parameters():
-        for key in remembered(method.config) & optimiser.state.get(parameter, {}).keys():
+        for key in state_names(method.config) & optimiser.state.get(parameter, {}).keys():
             tensors[f"optimiser/{name}/{key}"] = optimiser.state[parameter][key]
     tensors.update(random_states(method.device))
     optimised = [name for name, parameter in method.named_parameters() if parameter in optimiser.state]
@@ -55,31 +68,35 @@ def save_checkpoint(path: Path, run: str, state: State, method: Method, optimise
         "state": asdict(state),
         "sampler": sampler.state,
         "optimised": optimised,
-        "scaler": method.scaler.state_dict(),
+        "scaler": scaler.state_dict(),
     }
     write_tensors(path, tensors, facts)
 
 
-def restore_checkpoint(path: Path, run: str, method: Method, optimiser: Optimizer, sampler: Draws) -> State:
-    """Put everything back as `save_checkpoint` found it."""
+def restore_checkpoint(
+    path: Path, run: str, method: Method, optimiser: Optimizer, scaler: GradScaler, sampler: Sampler
+) -> State:
+    """Restore everything that `save_checkpoint` wrote."""
     tensors, facts = read_tensors(path)
     if facts.get("run") != run:
         raise TPNError(f"{path} belongs to another run than the config.json beside it.")
+    tensors = current_names(method.info.name, tensors)
     load_weights(method, _below("model/", tensors), path)
     try:
         state = from_json(State, facts["state"])
         parameters = dict(method.named_parameters())
-        for name in facts["optimised"]:  # a parameter that has never had a gradient is not among them
+        for old_name in facts["optimised"]:  # a parameter that has never had a gradient is not among them
+            name = current_name(method.info.name, old_name)
             parameter, saved = parameters[name], _below(f"optimiser/{name}/", tensors)
-            if saved.keys() != remembered(method.config):
+            if saved.keys() != state_names(method.config):
                 raise ValueError(f"something of the optimiser's state of {name} is missing")
             optimiser.state[parameter] = {
                 key: value if key == "step" else _laid_out_like(parameter, value) for key, value in saved.items()
             }
         set_random_states(tensors, method.device)
         sampler.state = facts["sampler"]
-        if facts["scaler"] and method.scaler.is_enabled():
-            method.scaler.load_state_dict(facts["scaler"])
+        if facts["scaler"] and scaler.is_enabled():
+            scaler.load_state_dict(facts["scaler"])
     except (KeyError, TypeError, ValueError, RuntimeError, OverflowError, TPNError) as failure:
         raise TPNError(f"{path} is damaged: {failure}") from failure
     return state
@@ -90,7 +107,7 @@ def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Any]:
 
 
 def _laid_out_like(parameter: Tensor, saved: Tensor) -> Tensor:
-    """In the parameter's own place and memory layout: another would be slower, and could round differently."""
+    """Copy to the parameter's own device and memory layout: another would be slower, and could round differently."""
     if saved.shape != parameter.shape:
         raise ValueError(f"the optimiser's state has the shape {tuple(saved.shape)}, not {tuple(parameter.shape)}")
     return torch.empty_like(parameter, dtype=saved.dtype).detach().copy_(saved)

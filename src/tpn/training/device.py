@@ -1,8 +1,10 @@
-"""On what a training runs: the device, the number format, whether the network is compiled, and in which processes."""
+"""Where and how a training is computed: device, precision, compilation, processes."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -11,29 +13,28 @@ from tpn.errors import TPNError
 from tpn.methods._method import Method
 from tpn.training.distributed import ALONE, CPU, Processes
 
-__all__ = ["CPU", "ON_CPU", "Machine", "Precision", "find_device", "own_device", "random_states", "set_random_states"]
-
 Precision: TypeAlias = Literal["auto", "float32", "bfloat16", "float16"]
+MOST_THREADS = 1024
 
 
 @dataclass(frozen=True)
-class Machine:
-    """The device, the number format of the backbone in training, whether it is compiled, and who trains with us."""
+class Execution:
+    """The device, the precision of the backbone in training, whether it is compiled, and the processes that share."""
 
     device: torch.device = CPU
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
     compile: bool = False
     processes: Processes = ALONE
 
-    def computing(self, precision: Precision, compile: bool) -> "Machine":
-        """The same device, computing so; `auto` is bfloat16 on a GPU that has it, otherwise float32."""
+    def with_precision(self, precision: Precision, compile: bool) -> "Execution":
+        """Return the same with a precision; `auto` is bfloat16 where the GPU supports it, otherwise float32."""
         if precision == "auto":
             precision = "bfloat16" if self.device.type == "cuda" and has_bfloat16(self.device) else "float32"
         return replace(self, precision=precision, compile=compile)
 
     @property
-    def facts(self) -> dict[str, str | bool | int]:
-        """What a run writes down."""
+    def facts(self) -> dict[str, Any]:
+        """What a run writes down of it."""
         return {
             "device": self.device.type,
             "precision": self.precision,
@@ -41,42 +42,72 @@ class Machine:
             "processes": self.processes.count,
         }
 
-    def check_alone(self, command: str) -> None:
+    def check_alone(self, what: str) -> None:
         """Refuse to be one of several processes of torchrun."""
         if not self.processes.alone:
-            raise TPNError(f"{command} does not run under torchrun: start it by itself, once.")
+            raise TPNError(f"{what} does not run under torchrun: start it once, by itself.")
 
     def prepare(self, method: Method) -> None:
-        """Bring a new method here, and let it compute as it should."""
+        """Move a new method to the device, and set its precision and compilation."""
         method.to(self.device)
         if self.precision != "float32":
             method.lower_precision(getattr(torch, self.precision))
-        method.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == "float16")
         if self.compile:
             method.compile_backbone()
 
+    def scaler(self) -> torch.amp.GradScaler:
+        """Return what scales the loss for float16, which cannot represent very small gradients."""
+        return torch.amp.GradScaler(self.device.type, enabled=self.precision == "float16")
 
-ON_CPU = Machine()
+
+ON_CPU = Execution()
+
+
+@contextmanager
+def computing(threads: int | None = None, device: str = "auto") -> Iterator[torch.device]:
+    """Use this number of CPU threads inside the block, and find the device of this name."""
+    if threads is not None and not 1 <= threads <= MOST_THREADS:
+        raise TPNError(f"--threads must be at least 1 and at most {MOST_THREADS}, not {threads}.")
+    found = find_device(device)
+    before, tf32 = torch.get_num_threads(), torch.backends.cudnn.allow_tf32
+    if threads is not None:
+        torch.set_num_threads(threads)
+    torch.backends.cudnn.allow_tf32 = False  # float32 means float32
+    try:
+        yield found
+    finally:
+        torch.backends.cudnn.allow_tf32 = tf32
+        if torch.get_num_threads() != before:
+            torch.set_num_threads(before)
+
+
+def check_compiler(device: torch.device) -> None:
+    """Refuse to compile where that is not possible."""
+    try:
+        torch.compile(torch.square)(torch.ones(2, device=device))
+    except Exception as failure:  # it calls other programs, and can fail in many ways
+        reason = " ".join(str(failure).split())[:300]
+        raise TPNError(f"--compile does not work here: {reason} … Is there a C++ compiler?") from failure
 
 
 def has_bfloat16(device: torch.device) -> bool:
-    """Does this GPU compute in bfloat16 itself? Older ones only pretend to, slowly."""
+    """Does this GPU support bfloat16 in hardware? Older ones emulate it, slowly."""
     return torch.version.hip is not None or torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def find_device(name: str) -> torch.device:
-    """The device of this name: auto, cpu, cuda, cuda:1, mps."""
+    """Find the device of this name: auto, cpu, cuda, cuda:1, mps."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     kind, _, number = name.partition(":")
     there = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
     if (number.isdecimal() or name == kind) and int(number or 0) < there.get(kind, 0):
         return torch.device(name)
-    raise TPNError(f"--device {name!r} is not there. Try auto, cpu or cuda.")
+    raise TPNError(f"--device {name!r} is not available. Try auto, cpu or cuda.")
 
 
 def own_device(device: torch.device, processes: Processes) -> torch.device:
-    """That of this process, if several train: of the GPUs of a computer, each of its processes has one."""
+    """Return the device of this process if several train: each process of a computer has one of its GPUs."""
     if processes.alone or device.type == "cpu":
         return device
     if device != torch.device("cuda"):
@@ -88,7 +119,7 @@ def own_device(device: torch.device, processes: Processes) -> torch.device:
 
 
 def random_states(device: torch.device) -> dict[str, Tensor]:
-    """Where torch's generators stand: that of the processor, and that of the device if it is another."""
+    """Return the states of torch's random generators: the CPU's, and the device's if it is another."""
     states = {"random/torch": torch.get_rng_state()}
     if device.type == "cuda":
         states["random/device"] = torch.cuda.get_rng_state(device)
@@ -98,7 +129,7 @@ def random_states(device: torch.device) -> dict[str, Tensor]:
 
 
 def set_random_states(states: dict[str, Tensor], device: torch.device) -> None:
-    """Put torch's generators where they stood; what was on another device then begins anew."""
+    """Restore the states of torch's random generators; a device that has none saved starts anew."""
     torch.set_rng_state(states["random/torch"])
     if device.type == "cuda" and "random/device" in states:
         torch.cuda.set_rng_state(states["random/device"], device)

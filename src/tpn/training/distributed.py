@@ -19,10 +19,12 @@ import torch
 import torch.distributed as dist
 from jaxtyping import Float, Float64
 from torch import Tensor, nn
+from torch.amp import GradScaler
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
-from tpn.episodes.task import Episode, TrainingTask
+from tpn.episodes.sampler import Learnable
+from tpn.episodes.task import TrainingTask
 from tpn.errors import TPNError
 from tpn.methods._config import Config
 from tpn.methods._method import Learned, Method
@@ -96,9 +98,9 @@ class Processes:
                 f"multiple of --episodes-per-step, which is {at_once}, {'as must ' if done else ''}{left_over}."
             )
 
-    def share(self, episodes: list[Episode]) -> list[Episode]:
-        """Those of the episodes of a step that this process learns from."""
-        return episodes[self.rank :: self.count]
+    def share(self, drawn: list[Any]) -> list[Any]:
+        """Return the draws of a step that this process learns from."""
+        return drawn[self.rank :: self.count]
 
     def seed(self, seed: int, episode: int) -> None:
         """Let chance, in the step from this episode on, depend on nothing but the run, the episode and the process."""
@@ -188,13 +190,19 @@ def noticing_loss() -> Iterator[None]:
         ) from failure
 
 
-class Part:
-    """What this process does in the training of a method: alone, all of it."""
+class Learner:
+    """Computes the gradients of a training step: alone, or together with other processes."""
 
     def __init__(
-        self, method: Method, processes: Processes = ALONE, seed: int = 0, request: StopRequest | None = None
+        self,
+        method: Method,
+        scaler: GradScaler | None = None,
+        processes: Processes = ALONE,
+        seed: int = 0,
+        request: StopRequest | None = None,
     ) -> None:
         self.method, self.processes, self._seed = method, processes, seed
+        self._scaler = scaler or GradScaler(enabled=False)
         self._request = request or StopRequest()
         self._agreed: int | None = None
         self._together: DistributedDataParallel | None = None
@@ -220,13 +228,17 @@ class Part:
         """Make the step from this episode on repeatable."""
         self.processes.seed(self._seed, episode)
 
-    def learn(self, task: TrainingTask) -> Learned:
-        """Add one step's worth of gradients, in the mean over the processes, each of which has its share of the task.
+    def share(self, drawn: list[Any]) -> list[Any]:
+        """Return the draws of a step that this process learns from."""
+        return self.processes.share(drawn)
 
-        Returns what all of them saw, and lets them agree on whether to stop.
+    def learn(self, task: Learnable) -> Learned:
+        """Add the gradients of one step, averaged over the processes, each of which has its share of the task.
+
+        Returns the loss and accuracy of all of them, and lets them agree on whether to stop.
         """
         if self.processes.alone:
-            return self.method.learn(task)
+            return self.method.learn(task, self._backward)
         with self._counting_for_all():
             learned = self._learn_locally(task) if self._together is None else self._learn_together(task)
         self.processes.average(list(running_statistics(self.method)))
@@ -235,17 +247,17 @@ class Part:
         self._agreed = int(figures[:, 2].max()) or None
         return Learned(loss, accuracy)
 
-    def _learn_together(self, task: TrainingTask) -> Learned:
+    def _learn_together(self, task: Any) -> Learned:
         """One loss and one backward pass, during which gradients are exchanged as soon as they are there."""
         assert self._together is not None
         with noticing_loss():
             loss, scores = self._together(task)
-            self.method.backward(loss)
+            self._backward(loss)
         return Learned.of(loss, scores, task.query_labels)
 
-    def _learn_locally(self, task: TrainingTask) -> Learned:
+    def _learn_locally(self, task: Learnable) -> Learned:
         """As the method learns by itself, and then average its gradients. Where no process has one, none has."""
-        learned = self.method.learn(task)
+        learned = self.method.learn(task, self._backward)
         learning = [parameter for parameter in self.method.parameters() if parameter.requires_grad]
         found = self.processes.gather(*(float(parameter.grad is not None) for parameter in learning)).amax(0)
         gradients = []
@@ -255,6 +267,9 @@ class Part:
                 gradients.append(parameter.grad)
         self.processes.average(gradients)
         return learned
+
+    def _backward(self, loss: Tensor) -> None:
+        self._scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
 
     @contextmanager
     def _counting_for_all(self) -> Iterator[None]:

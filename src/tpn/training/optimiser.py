@@ -1,26 +1,29 @@
-"""What turns gradients into steps, and how large the steps are."""
+"""The optimiser, and its learning rate."""
 
 import math
 
 from torch.optim import SGD, AdamW, Optimizer
 
+from tpn.errors import TPNError
 from tpn.methods._config import Config
 from tpn.methods._method import Method
 
 
-def remembered(config: Config) -> set[str]:
-    """What the optimiser remembers of a parameter after its first step."""
+def state_names(config: Config) -> set[str]:
+    """Return the names of the optimiser's state of a parameter after its first step."""
     if config.optimiser == "adam":
         return {"step", "exp_avg", "exp_avg_sq"}
     return {"momentum_buffer"} if config.momentum else set()
 
 
 def build_optimiser(method: Method) -> Optimizer:
-    """A new optimiser for all parameters of a method that are not frozen.
+    """Build an optimiser for all parameters of a method that are not frozen.
 
-    Weights decay (where there is more than one to a unit, so not biases and normalisation), if the settings say so.
+    Weight decay is for parameters of more than one dimension: not for biases and normalisation.
     """
     config, learning = method.config, [parameter for parameter in method.parameters() if parameter.requires_grad]
+    if not learning:
+        raise TPNError(f"{method.info.name} has nothing to train with the backbone {config.backbone}: evaluate it.")
     groups = [
         {"params": [parameter for parameter in learning if parameter.ndim > 1], "weight_decay": config.weight_decay},
         {"params": [parameter for parameter in learning if parameter.ndim <= 1], "weight_decay": 0.0},
@@ -32,7 +35,7 @@ def build_optimiser(method: Method) -> Optimizer:
 
 
 def learning_rate(config: Config, episode: int) -> float:
-    """The learning rate at an episode, by the schedule and the warm-up of the settings."""
+    """Return the learning rate at an episode, by the schedule and the warm-up of the settings."""
     warm = min(1.0, (episode + 1) / (config.warm_up + 1))
     done = min(1.0, episode / config.episodes)
     match config.schedule:

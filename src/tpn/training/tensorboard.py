@@ -1,33 +1,65 @@
-"""Learning curves in TensorBoard, where that is installed."""
+"""A TensorBoard log of a training, where TensorBoard is installed."""
 
+import json
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from tpn.methods._method import Learned
 
-class Board:
-    """A TensorBoard log of a run that goes on after `episode`; nothing at all where TensorBoard is not installed.
+STEPS_PER_POINT = 10
+"""Training steps that make one point of the training curves."""
+
+
+class TensorBoard:
+    """Training and validation curves, the settings and an episode of a run; nothing if TensorBoard is not installed.
 
     It is a convenience beside metrics.jsonl: if it cannot be written, training goes on without it.
     """
 
-    def __init__(self, folder: Path, episode: int) -> None:
+    def __init__(self, folder: Path, episode: int, settings: dict[str, Any]) -> None:
         self._writer: Any = None
+        self._steps: list[Learned] = []
         if find_spec("tensorboard") is not None:
             from torch.utils.tensorboard import SummaryWriter
 
             with suppress(OSError, UnicodeError):
                 self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=episode + 1)
+                self._writer.add_text("settings", f"```json\n{json.dumps(settings, indent=2)}\n```", episode)
 
-    def write(self, figures: dict[str, Any], episode: int) -> None:
-        """Add the numbers among these figures to their curves."""
+    def step(self, learned: Learned, episode: int) -> None:
+        """Add a training step to the training curves."""
+        self._steps.append(learned)
+        if len(self._steps) >= STEPS_PER_POINT:
+            mean = Learned.mean(self._steps)
+            self._steps = []
+            self._add("train/loss", mean.loss, episode)
+            self._add("train/accuracy", mean.accuracy, episode)
+
+    def validation(self, metrics: dict[str, Any]) -> None:
+        """Add a validation to the validation curves."""
+        for name, tag in (("val_accuracy", "val/accuracy"), ("val_ci95", "val/ci95"), ("lr", "train/lr")):
+            if metrics[name] is not None:
+                self._add(tag, metrics[name], metrics["episode"])
+
+    def figure(self, name: str, figure: Any, episode: int) -> None:
+        """Add a matplotlib figure."""
         with suppress(OSError, UnicodeError):
-            for name, value in figures.items():
-                if self._writer is not None and isinstance(value, float):
-                    self._writer.add_scalar(name, value, episode)
+            if self._writer is not None:
+                self._writer.add_figure(name, figure, episode)
+
+    @property
+    def writes(self) -> bool:
+        """Is there a log to write to?"""
+        return self._writer is not None
 
     def close(self) -> None:
         with suppress(OSError, UnicodeError):
             if self._writer is not None:
                 self._writer.close()
+
+    def _add(self, name: str, value: float, episode: int) -> None:
+        with suppress(OSError, UnicodeError):
+            if self._writer is not None:
+                self._writer.add_scalar(name, value, episode)

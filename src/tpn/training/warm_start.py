@@ -1,26 +1,35 @@
-"""Starting from the weights of another run."""
+"""Warm start: beginning with the weights of another run."""
 
-import hashlib
 import warnings
 from pathlib import Path
 
 from tpn.errors import TPNError, TPNWarning
+from tpn.files import resolved
 from tpn.methods._method import Method
-from tpn.runs.folder import Run, RunConfig, find_run, load
+from tpn.runs.config import RunConfig
+from tpn.runs.folder import Run, find_run
+from tpn.runs.loading import load, weights_digest
 
 
-def weights_digest(folder: Path) -> str:
-    """What tells the best weights of a run, which must be whole, from others."""
-    load(folder)  # refuses what is missing or damaged
-    return _digest(find_run(folder))
+def initial_weights(init: Path | str | None, before: RunConfig | None = None) -> dict[str, str | None]:
+    """Return what a run remembers of the run it starts from: its folder, and a digest of its weights.
 
-
-def _digest(run: Run) -> str:
-    return hashlib.sha256(run.model_file.read_bytes()).hexdigest()[:16]
+    A run that is resumed (`before`) knows the weights it has started from, whatever has become of them since.
+    """
+    if init is None:
+        return {"init": None, "init_weights": ""}
+    run = find_run(init)
+    folder = str(resolved(run.folder))
+    if before is not None and before.init is None:
+        raise TPNError("The run was not begun with --init: resume it without.")
+    if before is not None and before.init == folder:
+        return {"init": folder, "init_weights": before.init_weights}
+    load(init)  # refuses what is missing or damaged
+    return {"init": folder, "init_weights": weights_digest(run)}
 
 
 def check_initial(config: RunConfig) -> None:
-    """Refuse to start from a run whose backbone does not fit, and tell of labels that it may have seen."""
+    """Refuse to start from a run whose backbone does not fit, and warn of labels that it may have seen."""
     if config.init is None:
         return
     source = Run(config.init).read_config()
@@ -29,39 +38,39 @@ def check_initial(config: RunConfig) -> None:
         ("channels", config.channels, source.channels),
     ):
         if mine != other:
-            raise TPNError(f"--init {config.init} does not fit: its {name} is {other}, and {mine} is wanted here.")
-    divisions = {
+            raise TPNError(f"--init {config.init} does not fit: its {name} is {other}, but this run's is {mine}.")
+    partitions = {
         (setting.labelled_share, setting.unlabelled > 0, setting.split_seed)
         for setting in (config.episode, source.episode)
     }
-    if (config.episode.unlabelled or config.episode.labelled_share is not None) and len(divisions) > 1:
+    if (config.episode.unlabelled or config.episode.labelled_share is not None) and len(partitions) > 1:
         warnings.warn(
-            f"{config.init} may have seen labels of images that are to be unlabelled here: it was trained with "
+            f"{config.init} may have seen labels of images that are unlabelled in this run: it was trained with "
             "another --labelled-share, --unlabelled or --split-seed.",
             TPNWarning,
             stacklevel=2,
         )
 
 
-def starting_point(config: RunConfig) -> Method | None:
-    """The trained method that a run is to start from, if any."""
+def warm_start_source(config: RunConfig) -> Method | None:
+    """Load the trained method that a run starts from, if any."""
     if config.init is None:
         return None
     method = load(config.init)
-    if _digest(Run(config.init)) != config.init_weights:
-        raise TPNError(f"{config.init} has other weights now than when the run was begun: choose another --out.")
+    if weights_digest(Run(config.init)) != config.init_weights:
+        raise TPNError(f"The weights of {config.init} have changed since the run was begun: choose another --out.")
     return method
 
 
-def take_over_backbone(method: Method, source: Method) -> None:
-    """Give a method the backbone of another, with its statistics if both keep such."""
+def copy_backbone(method: Method, source: Method) -> None:
+    """Copy the backbone of another method, with its batch-norm statistics if both keep them."""
     for mine, other in zip(method.backbones, source.backbones, strict=True):
         there = other.state_dict()
         mine.load_state_dict({name: there[name] for name in mine.state_dict() if name in there}, strict=False)
 
 
-def take_over_rest(method: Method, source: Method) -> None:
-    """Give a method all that fits of another of its kind: weights and statistics, but not what is counted."""
+def copy_head(method: Method, source: Method) -> None:
+    """Copy everything else that fits, if both are of one method: weights and statistics, but not counters."""
     if source.info.name == method.info.name:
         here = method.state_dict()
         fitting = {

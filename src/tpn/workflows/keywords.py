@@ -74,10 +74,10 @@ def field_docs(kind: type) -> dict[str, str]:
             except (OSError, TypeError):  # defined in an interactive session
                 continue
             assert isinstance(body, ast.ClassDef)
-            for field, text in zip(body.body, body.body[1:], strict=False):
-                if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-                    if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
-                        docs[field.target.id] = inspect.cleandoc(str(text.value.value))
+            for one, text in zip(body.body, body.body[1:], strict=False):
+                target = one.target if isinstance(one, ast.AnnAssign) else None
+                if isinstance(target, ast.Name) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+                    docs[target.id] = inspect.cleandoc(str(text.value.value))
     return docs
 
 

@@ -1,0 +1,50 @@
+"""What methods share that train a classifier of all training classes, without episodes."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int64
+from torch import Tensor, nn
+
+from tpn.episodes.mini_batches import MiniBatches
+from tpn.episodes.setting import Setting
+from tpn.episodes.task import LabelledBatch, TrainingTask
+from tpn.images.split import Split
+from tpn.methods._config import ClassifierConfig, Config
+from tpn.methods._method import Backward, Dimensions, Learned, Method, backward
+
+
+class ClassifierTraining(Method):
+    """A backbone and a linear layer that learn to classify all training classes. Scoring is up to the subclass."""
+
+    config: ClassifierConfig
+
+    def __init__(self, config: ClassifierConfig, dimensions: Dimensions) -> None:
+        super().__init__(config, dimensions)
+        self.backbone = dimensions.build_backbone(config)
+        self.head = nn.Linear(math.prod(self.backbone.map_shape), dimensions.train_classes)
+
+    @classmethod
+    def sampler(cls, split: Split, setting: Setting, config: Config, seed: int) -> MiniBatches:
+        assert isinstance(config, ClassifierConfig)
+        return MiniBatches(split, setting, config.batch_size, seed)
+
+    def embed(self, images: Float[Tensor, "image channel height width"]) -> Float[Tensor, "image feature"]:
+        maps: Tensor = self.backbone(images)
+        return maps.flatten(1)
+
+    def learn(self, task: LabelledBatch, backward: Backward = backward) -> Learned:
+        """Learn the training class of each image, one mini-batch after the other."""
+        learned = []
+        for images, classes in zip(task.inputs, task.labels, strict=True):
+            scores = self.head(self.embed(images))
+            loss = F.cross_entropy(scores, classes, label_smoothing=self.config.label_smoothing)
+            backward(loss / len(task.inputs))
+            learned.append(Learned.of(loss, scores, classes))
+        return Learned.mean(learned)
+
+
+def training_classes(task: TrainingTask) -> Int64[Tensor, "episode node"]:
+    """Return the class, among all training classes, of each image of the support and the queries."""
+    return task.classes.gather(1, torch.cat([task.support_labels, task.query_labels], dim=1))

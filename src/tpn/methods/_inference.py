@@ -1,0 +1,82 @@
+"""A method in use: embedding images in batches and scoring tasks, without gradients for its own weights."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from tpn.episodes.task import Task
+from tpn.errors import TPNError
+from tpn.methods._method import Method
+
+IMAGES_AT_ONCE = 64
+
+
+@contextmanager
+def testing(method: Method) -> Iterator[None]:
+    """Put a method into test mode with frozen parameters; only a method that adapts to a task then builds a graph."""
+    was_training = method.training
+    learning = [parameter for parameter in method.parameters() if parameter.requires_grad]
+    method.eval()
+    for parameter in learning:
+        parameter.requires_grad = False
+    try:
+        yield
+    finally:
+        method.train(was_training)
+        for parameter in learning:
+            parameter.requires_grad = True
+
+
+def embed_in_batches(
+    method: Method,
+    count: int,
+    load: Callable[[int, int], Float[Tensor, "image channel height width"]],
+    advance: Callable[[int], None] = lambda count: None,
+) -> Float[Tensor, "count *feature"]:
+    """Embed `count` images, which `load(first, last)` gives, a batch at a time."""
+    features: Tensor | None = None
+    for first in range(0, count, IMAGES_AT_ONCE):
+        last = min(first + IMAGES_AT_ONCE, count)
+        with torch.no_grad():
+            embedded = method.embed(load(first, last).to(method.device))
+        if features is None:
+            features = embedded.new_empty((count, *embedded.shape[1:]))
+        features[first:last] = embedded
+        advance(last - first)
+    assert features is not None, "no images to embed"
+    return features
+
+
+def finite_scores(method: Method, task: Task) -> Float[Tensor, "episode query way"]:
+    """Score the queries of embedded episodes, on the CPU; refuse scores that are not finite."""
+    scores = method.score(task).detach().cpu()
+    if not torch.isfinite(scores).all():
+        raise TPNError(
+            f"{method.info.name} gives scores that are not finite numbers: its settings or training are out of range."
+        )
+    return scores
+
+
+def scores_of_task(
+    method: Method,
+    support: Tensor | np.ndarray,
+    labels: Int64[Tensor, "support"],
+    query: Tensor | np.ndarray,
+    way: int,
+) -> Float[Tensor, "query way"]:
+    """Score the queries of a single task, given as images."""
+    images = torch.cat([torch.as_tensor(support), torch.as_tensor(query)])
+    if images.dtype == torch.uint8 or not images.is_floating_point() or images.ndim != 4:
+        raise TPNError(
+            "Images must be floating-point numbers from 0 to 1 of the shape (images, channels, height, width), not "
+            f"{images.dtype} of the shape {tuple(images.shape)}."
+        )
+    images = images.to(torch.float32)
+    with testing(method):
+        inputs = embed_in_batches(method, len(images), lambda first, last: images[first:last])
+        task = Task(inputs[None], labels[None].to(inputs.device), way, len(images) - len(labels))
+        return finite_scores(method, task)[0]

@@ -1,0 +1,106 @@
+"""What methods share that propagate the labels of the support over a graph: TPN, TPN-semi, label propagation."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int64
+from torch import Tensor, nn
+
+from tpn.episodes.task import Task, TrainingTask
+from tpn.errors import TPNError
+from tpn.methods._config import Config, check_at_least, check_rounds
+from tpn.methods._method import Dimensions, Method
+from tpn.propagation.graph import connect, normalise
+from tpn.propagation.solvers import label_matrix, propagate, propagate_stepwise
+
+LARGEST_ALPHA = 0.9999
+"""With more, float32 could not tell I - αS from a singular matrix."""
+
+
+@dataclass(frozen=True)
+class PropagationConfig(Config):
+    """The settings of methods that propagate labels over a graph."""
+
+    k: int = 20
+    """Nearest neighbours of each image in the graph, itself included."""
+    mutual: bool = False
+    """Keep an edge only if both ends are among each other's nearest neighbours; otherwise one is enough."""
+    alpha: float = 0.99
+    """How far labels propagate: the weight of the neighbours against the given labels, between 0 and 1."""
+    learn_alpha: bool = False
+    """Learn alpha, starting from --alpha."""
+    solver: Literal["closed", "iterative"] = "closed"
+    """Propagate by the closed form, equation (4), or by --steps iterations of equation (3)."""
+    steps: int = 10
+    """Iterations of the iterative solver."""
+    loss_over: Literal["support+query", "query"] = "support+query"
+    """The images in the loss."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(self, "k", 1)
+        check_rounds(self, "steps", 1)
+        if not 0 < self.alpha <= LARGEST_ALPHA:
+            raise TPNError(f"--alpha must be above 0 and at most {LARGEST_ALPHA}, not {self.alpha}.")
+
+
+class Propagating(Method):
+    """A method that propagates the labels of the support over a graph of all images of an episode.
+
+    The embedding and the edge weights are up to the subclass.
+    """
+
+    config: PropagationConfig
+
+    def __init__(self, config: PropagationConfig, dimensions: Dimensions) -> None:
+        super().__init__(config, dimensions)
+        self.backbone = dimensions.build_backbone(config)
+        if config.learn_alpha:
+            share = min(config.alpha / LARGEST_ALPHA, 1 - 1e-6)
+            self.alpha_logit = nn.Parameter(torch.logit(torch.tensor(share, dtype=torch.float32)))
+
+    @property
+    def alpha(self) -> float | Float[Tensor, ""]:
+        """The weight of the neighbours."""
+        if self.config.learn_alpha:
+            return LARGEST_ALPHA * torch.sigmoid(self.alpha_logit)
+        return self.config.alpha
+
+    def weights(self, features: Float[Tensor, "*episode node feature"]) -> Float[Tensor, "*episode node node"]:
+        """Return W, the weights of all edges between the nodes of embedded episodes."""
+        raise NotImplementedError
+
+    def graph(self, task: Task) -> Float[Tensor, "episode node node"] | None:
+        return self.strongest(self.weights(task.inputs))
+
+    def strongest(self, W: Float[Tensor, "*episode node node"]) -> Float[Tensor, "*episode node node"]:
+        """Keep each node's k strongest edges of W."""
+        return connect(W, self.config.k, self.config.mutual)
+
+    def spread(
+        self, W: Float[Tensor, "*episode node node"], labels: Int64[Tensor, "*episode support"], way: int
+    ) -> Float[Tensor, "*episode node way"]:
+        """Return F*, the score of every node for every class, when the first nodes have these labels."""
+        S = normalise(self.strongest(W))
+        Y = label_matrix(F.pad(labels, (0, S.shape[-1] - labels.shape[-1]), value=-1), way, like=S)
+        if self.config.solver == "iterative":
+            return propagate_stepwise(S, Y, self.alpha, self.config.steps)
+        return propagate(S, Y, self.alpha)
+
+    def propagate(self, task: Task) -> Float[Tensor, "episode node way"]:
+        """Return F* of embedded episodes."""
+        return self.spread(self.weights(task.inputs), task.support_labels, task.way)
+
+    def score(self, task: Task) -> Float[Tensor, "episode query way"]:
+        return self.propagate(task)[:, task.n_support : task.n_support + task.n_query]
+
+    def loss(self, task: TrainingTask) -> tuple[Float[Tensor, ""], Float[Tensor, "episode query way"]]:
+        """Equation (6): cross-entropy of the softmax of F*, over the support and the queries."""
+        known = task.n_support + task.n_query
+        scores = self.propagate(self.embedded(task))[:, :known]
+        labels = torch.cat([task.support_labels, task.query_labels], dim=1)
+        first = task.n_support if self.config.loss_over == "query" else 0
+        loss = F.cross_entropy(scores[:, first:].flatten(0, 1), labels[:, first:].flatten())
+        return loss, scores[:, task.n_support :]

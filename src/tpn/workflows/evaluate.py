@@ -1,0 +1,240 @@
+"""Test a trained method on classes that it has never seen."""
+
+import os
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tpn.backbones._registry import Network, backbone_name
+from tpn.episodes.setting import Setting
+from tpn.errors import TPNError
+from tpn.evaluation.intervals import Mean
+from tpn.evaluation.protocol import Evaluation
+from tpn.evaluation.subject import Subject, head_on_features, open_run
+from tpn.images.opening import open_images
+from tpn.images.split import Images
+from tpn.methods._method import Method
+from tpn.methods._registry import find_method, list_methods
+from tpn.progress import showing
+from tpn.results import Result
+from tpn.runs.folder import find_run
+from tpn.training.device import computing
+from tpn.training.preflight import warn_of_unlabelled
+from tpn.workflows.keywords import build, refuse_unknown, takes
+from tpn.workflows.options import BatchNorm, EvaluateOptions
+
+if TYPE_CHECKING:
+    import torch
+
+QUERY_OPTIONS = {"way", "query", "query_counts", "query_dirichlet"}
+
+
+@dataclass(frozen=True)
+class EvaluationResult(Result):
+    """The outcome of a test: mean accuracy over episodes, with its 95 % confidence interval."""
+
+    accuracy: float
+    ci95: float | None
+    """Half the width of the 95 % confidence interval (None for a single episode)."""
+    seconds: float
+    method: str
+    transduction: str
+    """Do queries share information: by the method (yes), by batch normalisation (bn), or not at all (no)."""
+    batch_norm: BatchNorm
+    data: str
+    split: str
+    classes: int
+    """Classes in the split."""
+    episode: Setting
+    episodes: int
+    seed: int
+    run: str | None
+    """The run folder, if it is a run that was tested."""
+    accuracies: np.ndarray = field(repr=False)
+    """The accuracy of each episode."""
+
+    @property
+    def mean(self) -> Mean:
+        """The accuracy with its interval."""
+        return Mean(self.accuracy, self.ci95)
+
+    @property
+    def setting(self) -> str:
+        """The data and episodes of the test, in one line."""
+        return f"{self.data}, {self.split} split ({self.classes} classes): {self.episode}, {self.episodes} episodes"
+
+    def to_dict(self) -> dict[str, Any]:
+        episode = asdict(self.episode)
+        return {
+            "accuracy": self.accuracy,
+            "ci95": self.ci95,
+            **{name: episode[name] for name in ("way", "shot", "query")},
+            "episodes": self.episodes,
+            "seconds": self.seconds,
+            "method": self.method,
+            "transduction": self.transduction,
+            "batch_norm": self.batch_norm,
+            "data": self.data,
+            "split": self.split,
+            "seed": self.seed,
+            "run": self.run,
+            **episode,  # the rest of the setting
+        }
+
+    def summary(self) -> str:
+        interval = "" if self.ci95 is None else "  (95 % interval)"
+        return (
+            f"{self.method} on {self.setting}\n"
+            f"  accuracy      {self.mean}{interval}\n"
+            f"  transduction  {self.transduction}, batch norm with {self.batch_norm} statistics\n"
+            f"  time          {self.seconds:.1f} s"
+        )
+
+
+@takes(EvaluateOptions, Setting)
+def evaluate(
+    method: str | os.PathLike[str] | Method,
+    data: str | Images | None = None,
+    *,
+    as_method: str | None = None,
+    backbone: str | Network | None = None,
+    progress: bool = True,
+    **options: Any,
+) -> EvaluationResult:
+    """Test a trained method on episodes of classes that it has never seen.
+
+    Parameters
+    ----------
+    method : path, str or Method
+        A run (its folder, or what `tpn.train` returned), a loaded method, or the name of a method that needs no
+        training (such as "protonet") to test on features.
+    data : str or Images, optional
+        Where the images come from: quickdraw, mini-imagenet:PATH, tiered-imagenet:PATH, folder:PATH, or what
+        `tpn.images_from` or `tpn.open_images` returned. By default the data of the run.
+    as_method : str, optional
+        Test the weights of the run as this other method, which has the same ones: soft-kmeans for a run of protonet,
+        tpn-semi for one of tpn, reptile-bn for one of reptile, discriminative-k-shot for one of classifier-baseline.
+    backbone : str, nn.Module or callable, optional
+        The network of the run, if it is one of your own.
+    progress : bool, default=True
+        Show a progress bar.
+    {options}
+
+    Returns
+    -------
+    EvaluationResult
+        Prints as a short table; has `accuracy`, `ci95`, `accuracies` and the setting.
+
+    Notes
+    -----
+    What an episode is made of (way, shot, query, …) is by default as in the training of the run. With the name of a
+    method, its own settings are keywords too.
+
+    Examples
+    --------
+    >>> import tpn
+    >>> result = tpn.evaluate("mini-conv4", "mini-imagenet:mini-imagenet.zip", shot=1)  # doctest: +SKIP
+    >>> print(result)  # doctest: +SKIP
+    """
+    return evaluate_all({"": method}, data, as_method, backbone, progress, options, "evaluate")[""]
+
+
+def evaluate_all(
+    methods: "dict[str, str | os.PathLike[str] | Method]",
+    data: str | Images | None,
+    as_method: str | None,
+    backbone: str | Network | None,
+    progress: bool,
+    options: dict[str, Any],
+    caller: str,
+) -> dict[str, EvaluationResult]:
+    """Test several methods on the same episodes."""
+    given = dict(options)
+    test = build(EvaluateOptions, given)
+    episode = {name: given.pop(name) for name in [field.name for field in fields(Setting)] if name in given}
+    with showing(progress), computing(test.threads, test.device) as device:
+        found = {
+            name: find_subject(method, data, as_method, backbone, test, episode, given, device)
+            for name, method in methods.items()
+        }
+        refuse_unknown(caller, given, EvaluateOptions, Setting)
+        if len(data_of := {subject.data for subject, _ in found.values()}) > 1:
+            one, other, *_ = sorted(data_of)
+            raise TPNError(f"The runs were trained on {one} and {other}: say with --data on which to compare them.")
+        (first, (_, setting)), *others = found.items()
+        for name, (_, other_setting) in others:
+            if other_setting != setting:
+                raise TPNError(
+                    f"{first} and {name} were trained on different episodes: say on which to compare them, "
+                    "with --way, --shot, --query and the like."
+                )
+        for subject, _ in found.values():
+            subject.check(setting)
+            warn_of_unlabelled(subject.method.info, setting)
+        results = {}
+        for name, (subject, _) in found.items():
+            [outcome] = subject.test([setting], test.episodes, test.seed, test.batch_norm, name or "evaluating")
+            results[name] = as_result(outcome, subject, setting, test, methods[name])
+        return results
+
+
+def find_subject(
+    method: str | os.PathLike[str] | Method,
+    data: str | Images | None,
+    as_method: str | None,
+    backbone: str | Network | None,
+    test: EvaluateOptions,
+    episode: dict[str, Any],
+    settings: dict[str, Any],
+    device: "torch.device",
+) -> tuple[Subject, Setting]:
+    """Find what is to be tested, and the setting of its episodes: what is not given is as in its training."""
+    if isinstance(method, Method):
+        if data is None:
+            raise TPNError("Say with --data what to test the method on.")
+        images = data if isinstance(data, Images) else open_images(data, method.dimensions.image_size, cache=test.cache)
+        trained = Setting(way=method.dimensions.way, shot=method.dimensions.shot)
+        return Subject(method, images.spec, images.split(test.split)), inherited(trained, episode)
+    run = find_run(method)
+    if not run.exists and isinstance(method, str) and method in list_methods():
+        if not isinstance(data, Images):
+            raise TPNError(f"{method} is a method, not a run folder: train it first, or give it features.")
+        setting = Setting(**episode)
+        own = {field.name for field in fields(find_method(method).Config)}
+        chosen = {name: settings.pop(name) for name in list(settings) if name in own}
+        return head_on_features(method, chosen, data, test.split, setting), setting
+    if backbone is not None:
+        backbone_name(backbone)
+    subject = open_run(run, data, test.split, cache=test.cache, as_method=as_method, backbone=backbone, device=device)
+    assert subject.config is not None
+    return subject, inherited(subject.config.episode, episode)
+
+
+def inherited(trained: Setting, given: dict[str, Any]) -> Setting:
+    """Return the setting of training with what is given; without its unbalanced queries, if queries are given."""
+    if QUERY_OPTIONS & given.keys():
+        trained = replace(trained, query_counts=None, query_dirichlet=None)
+    return replace(trained, **given)
+
+
+def as_result(
+    outcome: Evaluation, subject: Subject, setting: Setting, test: EvaluateOptions, method: Any
+) -> EvaluationResult:
+    """Put the outcome of a test together with what was tested."""
+    return EvaluationResult(
+        accuracy=outcome.mean.value,
+        ci95=outcome.mean.ci95,
+        seconds=outcome.seconds,
+        method=subject.name,
+        transduction=subject.transduction(test.batch_norm),
+        batch_norm=subject.batch_norm(test.batch_norm),
+        data=subject.data,
+        split=test.split,
+        classes=len(subject.split.classes),
+        episode=setting,
+        episodes=test.episodes,
+        seed=test.seed,
+        run=None if subject.config is None else os.fspath(method),
+        accuracies=outcome.accuracies,
+    )

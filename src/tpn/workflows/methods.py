@@ -1,0 +1,32 @@
+"""What there is to choose from: methods and backbones."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tpn.methods._method import Info
+from tpn.methods._registry import all_methods
+from tpn.results import Result
+
+
+@dataclass(frozen=True)
+class MethodList(Result):
+    """Every few-shot method with its paper."""
+
+    methods: list[Info]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"methods": self.rows()}
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [asdict(info) for info in self.methods]
+
+    def summary(self) -> str:
+        width = max(len("method"), *(len(info.name) for info in self.methods))
+        lines = [f"{'method':<{width}}  transduction  paper"]
+        lines += [f"{info.name:<{width}}  {info.transduction:<12}  {info.paper}" for info in self.methods]
+        return "\n".join(lines)
+
+
+def describe_methods() -> MethodList:
+    """Describe every few-shot method: its name, its paper, and whether queries share information (transduction)."""
+    return MethodList([method.info for method in all_methods().values()])

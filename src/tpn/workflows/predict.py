@@ -1,0 +1,180 @@
+"""Classify single images with a trained method, given a few labelled ones."""
+
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+
+from tpn.errors import TPNError, TPNWarning
+from tpn.images.decoding import NotAnImage, decode
+from tpn.labelling.labelled_folder import find_images
+from tpn.progress import showing
+from tpn.results import Result
+from tpn.runs.folder import find_run
+from tpn.runs.loading import load_run
+from tpn.text import printable
+from tpn.training.device import computing
+from tpn.workflows.keywords import build, refuse_unknown, takes
+from tpn.workflows.options import DeviceOptions
+
+PathLike: TypeAlias = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Predictions(Result):
+    """The class of each image, with its probability."""
+
+    method: str
+    transduction: str
+    classes: list[str]
+    paths: list[str]
+    labels: list[str]
+    """The most probable class of each image."""
+    confidence: np.ndarray
+    """The probability of that class."""
+    probabilities: np.ndarray = field(repr=False)
+    """Of each class for each image, of shape (images, classes)."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"method": self.method, "transduction": self.transduction, "predictions": self.rows(nested=True)}
+
+    def rows(self, nested: bool = False) -> list[dict[str, Any]]:
+        rows = []
+        for path, label, confidence, row in zip(
+            self.paths, self.labels, self.confidence, self.probabilities, strict=True
+        ):
+            probabilities = dict(zip(self.classes, map(float, row), strict=True))
+            first = {"path": path, "label": label, "confidence": float(confidence)}
+            rows.append({**first, "probabilities": probabilities} if nested else {**first, **probabilities})
+        return rows
+
+    def summary(self) -> str:
+        shown = [printable(label) for label in self.labels]
+        width = max(map(len, shown))
+        return "\n".join(
+            f"{label:<{width}}  {100 * float(confidence):>5.1f} %  {printable(path)}"
+            for label, confidence, path in zip(shown, self.confidence, self.paths, strict=True)
+        )
+
+
+@takes(DeviceOptions)
+def predict(
+    run: PathLike,
+    files: Sequence[PathLike],
+    support: PathLike | Mapping[str, Sequence[PathLike]],
+    *,
+    progress: bool = True,
+    **options: Any,
+) -> Predictions:
+    """Classify images with a trained method, given a few labelled ones of each class.
+
+    The classes need not be any that the method was trained on. A transductive method sees all images at once: the more
+    of them, the better its graph.
+
+    Parameters
+    ----------
+    run : path
+        A run folder; or mini-conv4, whose weights come with tpn.
+    files : sequence of paths
+        The images to classify.
+    support : path or mapping
+        The labelled images: a folder with a sub-folder for each class, or class -> paths.
+    progress : bool, default=True
+        Show progress.
+    {options}
+
+    Returns
+    -------
+    Predictions
+        Prints a line for each image; has `labels`, `confidence` and `probabilities`.
+    """
+    given = dict(options)
+    where = build(DeviceOptions, given)
+    refuse_unknown("predict", given, DeviceOptions)
+    if isinstance(files, str | os.PathLike):
+        files = [files]
+    if not files:
+        raise TPNError("There is nothing to classify: name at least one image.")
+    with showing(progress), computing(where.threads, where.device) as device:
+        found = find_run(run)
+        config = found.read_config()
+        method = load_run(found, config).to(device)
+        classes = support_classes(support)
+        paths, images = readable_images(files, config.image_size)
+        labelled = []
+        for members in classes.values():
+            for file in members:
+                pixels = read_image(file, config.image_size)
+                if isinstance(pixels, str):
+                    raise TPNError(f"The labelled image {printable(str(file))} cannot be used: {pixels}.")
+                labelled.append(pixels)
+        labels = [name for name, members in classes.items() for _ in members]
+        method.fit(as_tensor(labelled, config.channels), labels)
+        probabilities = method.predict_proba(as_tensor(images, config.channels))
+    best = probabilities.argmax(1)
+    names = [str(name) for name in method.classes_]
+    return Predictions(
+        method=method.info.name,
+        transduction=method.info.transduction,
+        classes=names,
+        paths=[str(path) for path in paths],
+        labels=[names[index] for index in best],
+        confidence=probabilities.max(1),
+        probabilities=probabilities,
+    )
+
+
+def support_classes(support: PathLike | Mapping[str, Sequence[PathLike]]) -> dict[str, list[Path]]:
+    """Return the labelled images of each class, sorted by class."""
+    classes: dict[str, list[Path]] = {}
+    if isinstance(support, Mapping):
+        classes = {name: [Path(file) for file in files] for name, files in support.items()}
+    else:
+        found = find_images(Path(support))
+        for name in found.names:
+            class_, inside, _ = name.partition("/")
+            if inside:
+                classes.setdefault(class_, []).append(found.path / name)
+    if len(classes) < 2:
+        where = "The support" if isinstance(support, Mapping) else f"{os.fspath(support)}"
+        raise TPNError(
+            f"{where} must have a sub-folder with images for each of at least two classes; it has {len(classes)}."
+        )
+    return dict(sorted(classes.items()))
+
+
+def readable_images(files: Sequence[PathLike], size: int) -> tuple[list[PathLike], list[np.ndarray]]:
+    """Read images; warn of those that cannot be read, and leave them out."""
+    read: dict[PathLike, np.ndarray] = {}
+    for file in files:
+        pixels = read_image(Path(file), size)
+        if isinstance(pixels, str):
+            warnings.warn(f"{printable(str(file))} is left out: {pixels}", TPNWarning, stacklevel=4)
+        else:
+            read[file] = pixels
+    if not read:
+        raise TPNError("None of the files can be read as an image.")
+    return list(read), list(read.values())
+
+
+def read_image(file: Path, size: int) -> np.ndarray | str:
+    """Return the pixels of an image, or why it cannot be read."""
+    try:
+        if file.exists() and not file.is_file():
+            return "it is not an ordinary file"
+        return decode(file.read_bytes(), size)
+    except OSError as failure:
+        return f"{failure.strerror or failure}"
+    except NotAnImage as failure:
+        return str(failure)
+
+
+def as_tensor(pixels: list[np.ndarray], channels: int) -> torch.Tensor:
+    """Turn decoded images into the floating-point images that a method takes."""
+    images = torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2).float().div_(255)
+    return images.mean(1, keepdim=True) if channels == 1 else images
