@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tpn.errors import TPNError
 
-if TYPE_CHECKING:  # names are known without torch, which a method needs
+if TYPE_CHECKING:
     from tpn.methods._config import Config
     from tpn.methods._method import Dimensions, Method
+else:  # names are known without torch, which a method needs
+    Config = Dimensions = Method = Any
 
 ENTRY_POINTS = "tpn.methods"
-AnyMethod = TypeVar("AnyMethod", bound="type[Method]")
-_METHODS: "dict[str, type[Method]]" = {}
+AnyMethod = TypeVar("AnyMethod", bound=type[Method])
+_METHODS: dict[str, type[Method]] = {}
 
 
 def register_method(method: AnyMethod) -> AnyMethod:
@@ -37,12 +39,12 @@ def list_methods() -> list[str]:
     return sorted({*_METHODS, *_built_in(), *(point.name for point in entry_points(group=ENTRY_POINTS))})
 
 
-def all_methods() -> "dict[str, type[Method]]":
+def all_methods() -> dict[str, type[Method]]:
     """Return every method by name."""
     return {name: find_method(name) for name in list_methods()}
 
 
-def find_method(name: str) -> "type[Method]":
+def find_method(name: str) -> type[Method]:
     """Find a method by its name."""
     if name not in _METHODS:
         if name in _built_in():
@@ -56,7 +58,7 @@ def find_method(name: str) -> "type[Method]":
     return _METHODS[name]
 
 
-def build_method(name: str, config: "Config", dimensions: "Dimensions") -> "Method":
+def build_method(name: str, config: Config, dimensions: Dimensions) -> Method:
     """Build a new, untrained method."""
     return find_method(name)(config, dimensions)
 
@@ -69,7 +71,7 @@ def _built_in() -> frozenset[str]:
     )
 
 
-def _checked(method: Any, name: str) -> "type[Method]":
+def _checked(method: Any, name: str) -> type[Method]:
     from tpn.methods._method import Method
 
     if not (isinstance(method, type) and issubclass(method, Method)):
