@@ -6,11 +6,13 @@ in config.json.
 
 import ast
 import inspect
+import os
 import textwrap
 from collections.abc import Callable
 from dataclasses import MISSING, Field, fields
 from difflib import get_close_matches
 from functools import cache
+from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 Options = TypeVar("Options")
@@ -50,9 +52,21 @@ def option_fields(*kinds: type) -> dict[str, "Field[Any]"]:
     return {field.name: field for kind in kinds for field in fields(kind)}
 
 
+def take(kind: type, options: dict[str, Any]) -> dict[str, Any]:
+    """Take the fields of a dataclass out of `options`; paths may be text, and tuples lists."""
+    taken = {}
+    for name, field in option_fields(kind).items():
+        if name in options:
+            value = options.pop(name)
+            if isinstance(value, str | os.PathLike) and field.type in (Path, Path | None):
+                value = Path(value)
+            taken[name] = tuple(value) if isinstance(value, list) else value
+    return taken
+
+
 def build(kind: type[Options], options: dict[str, Any]) -> Options:
     """Take the fields of a dataclass out of `options`, and build it; what is not there has its default."""
-    return kind(**{name: options.pop(name) for name in option_fields(kind) if name in options})
+    return kind(**take(kind, options))
 
 
 def refuse_unknown(function: str, left: dict[str, Any], *kinds: type) -> None:
