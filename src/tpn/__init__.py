@@ -12,14 +12,17 @@ if TYPE_CHECKING:
     from tpn.episodes.task import Episode
     from tpn.runs.folder import load
     from tpn.semi_supervised.label_propagator import LabelPropagator
+    from tpn.workflows.paper import list_experiments, reproduce
 
 __version__ = "0.1.0"
-__all__ = ["Episode", "LabelPropagator", "TPNError", "__version__", "load"]
+__all__ = ["Episode", "LabelPropagator", "TPNError", "__version__", "list_experiments", "load", "reproduce"]
 
 _HOMES = {
     "Episode": "tpn.episodes.task",
     "LabelPropagator": "tpn.semi_supervised.label_propagator",
+    "list_experiments": "tpn.workflows.paper",
     "load": "tpn.runs.folder",
+    "reproduce": "tpn.workflows.paper",
 }
 
 
