@@ -42,6 +42,7 @@ def main(arguments: list[str]) -> int:
     make_folder(folder)
     curve, graph = folder / "learning-curve.png", folder / "episode.png"
     draw_learning_curve(metrics, f"{subject.config.method} on {subject.data}, {subject.config.episode}", curve)
-    draw_episode(subject.method, subject.split, episode, graph)
+    title = f"{options.run}: {subject.name} on {subject.data}, {options.split} classes, {options.episode}"
+    draw_episode(subject.method, subject.split, episode, title, graph)
     print(f"The learning curve is in {curve},\nan episode in {graph}.")
     return 0

@@ -60,7 +60,7 @@ def circumstances(results: list[dict[str, Any]]) -> dict[str, str]:
         machine, versions = result["machine"], result["written_with"]
         gpus = f", {', '.join(machine['gpus'])}" if machine["gpus"] else ""
         facts = {
-            "machine": f"{machine['processor']}, {machine['cores']} cores{gpus}, {machine['system']}",
+            "hardware": f"{machine['processor']}, {machine['cores']} cores{gpus}, {machine['system']}",
             "versions": f"tpn {versions['tpn']}, torch {versions['torch']}, Python {versions['python']}",
             "computed on": f"{versions['device']}, {versions['threads']} threads, {versions['precision']}",
         }
