@@ -276,3 +276,9 @@ def test_without_weights_a_job_with_all_tests_is_finished_though_it_was_never_ti
     assert not finished(job)
     shutil.rmtree(job.run.folder)
     assert finished(job)
+
+
+def test_results_of_earlier_versions_are_found_again(images, tmp_path):
+    """The name has a digest of all settings: a change of it would orphan every result that was ever published."""
+    names = planned(EXPERIMENTS["mini-conv4"], images, tmp_path, BUDGETS["quick"]).jobs
+    assert list(names) == ["tpn-5way-5shot-15query-2ddf25c4"]

@@ -3,7 +3,7 @@
 What needs torch is imported once an experiment really starts: the list, and a wrong name, need none of it.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -149,12 +149,14 @@ def reproduce(name: str, data: str = "quickdraw", *, progress: bool = True, **op
     """
     if not isinstance(data, str):
         raise TPNError("--data must be the name of a source such as folder:PATH: every worker process opens it again.")
-    chosen = build(PaperOptions, options := {**options, "data": data})
+    if (budget := options.get("budget", "full")) not in BUDGETS:
+        raise TPNError(f"--budget must be one of {', '.join(BUDGETS)}, not {budget!r}.")
+    methods = options.get("methods", ())
+    options |= {"data": data, "methods": (methods,) if isinstance(methods, str) else tuple(methods)}
+    options |= {name: Path(options[name]) for name in ("out", "cache") if options.get(name) is not None}
+    chosen = build(PaperOptions, options)
     refuse_unknown("reproduce", options, PaperOptions)
-    given: Any = chosen.methods  # a list will do, and so will a single name
-    methods = (given,) if isinstance(given, str) else tuple(given)
-    chosen = replace(chosen, methods=methods, out=Path(chosen.out))
-    find_experiment(name, methods)
+    find_experiment(name, chosen.methods)
     with showing(progress):
         return _reproduce(name, chosen)
 
@@ -250,7 +252,7 @@ def _computing(options: PaperOptions) -> "Computing":
     device = find_device(options.device if options.ray is None else "cpu")
     Machine(device, processes=find_processes()).check_alone("tpn paper")
     threads = options.threads or max(1, torch.get_num_threads() // options.at_once)
-    cache = None if options.cache is None else str(Path(options.cache).resolve())
+    cache = None if options.cache is None else str(options.cache.resolve())
     return Computing(threads, options.device, options.precision, options.compile, cache)
 
 

@@ -133,7 +133,7 @@ def _layout(features: Float64[np.ndarray, "node feature"], edges: nx.Graph | Non
         places = np.array([moved[node] for node in range(len(places))])
     unit = (places - places.min(0)) / np.maximum(np.ptp(places, axis=0), 1e-12)
     ranks = places.argsort(0).argsort(0) / max(len(places) - 1, 1)
-    return (unit + ranks) / 2
+    return np.asarray((unit + ranks) / 2)
 
 
 def _grid(places: Float64[np.ndarray, "node 2"]) -> Int64[np.ndarray, "node 2"]:
@@ -144,7 +144,7 @@ def _grid(places: Float64[np.ndarray, "node 2"]) -> Int64[np.ndarray, "node 2"]:
     grid = np.stack(np.meshgrid(np.arange(columns), np.arange(rows)), -1).reshape(-1, 2)
     distance = ((places[:, None] * (columns - 1, rows - 1) - grid) ** 2).sum(-1)
     cells = grid[linear_sum_assignment(distance)[1]].astype(np.int64)
-    return cells - cells.min(0)
+    return np.asarray(cells - cells.min(0))
 
 
 def _lines(places: Float64[np.ndarray, "node 2"], edges: nx.Graph, labels: Any) -> LineCollection:
