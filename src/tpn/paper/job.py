@@ -8,15 +8,15 @@ from typing import Any
 import torch
 
 from tpn.allocator import keep_freed_memory
-from tpn.episodes.setting import Setting
+from tpn.episodes.setting import TEST_SEED, Setting
 from tpn.errors import TPNError
 from tpn.files import make_folder, read_json, write_text
 from tpn.methods._registry import find_method
 from tpn.paper.recipe import Test
-from tpn.runs.folder import Run, RunConfig
+from tpn.runs.config import RunConfig
+from tpn.runs.folder import Run
 from tpn.runs.settings_json import from_json
-from tpn.training.device import Machine, Precision, find_device
-from tpn.training.splits import TEST_SEED
+from tpn.training.device import Execution, Precision, find_device
 
 FORMAT = 1
 
@@ -32,12 +32,12 @@ class Computing:
     cache: str | None = None
     """The folder for prepared images."""
 
-    def prepare(self) -> Machine:
+    def prepare(self) -> Execution:
         """Prepare this process for heavy work, and find the device."""
         keep_freed_memory()
         torch.set_num_threads(self.threads)
         torch.backends.cudnn.allow_tf32 = False  # float32 means float32
-        return Machine(find_device(self.device)).computing(self.precision, self.compile)
+        return Execution(find_device(self.device)).with_precision(self.precision, self.compile)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from tpn.methods._registry import find_method
 from tpn.paper.budget import Budget
 from tpn.paper.job import Computing, Job
 from tpn.paper.recipe import Cell, Experiment, Test, Training
-from tpn.runs.folder import RunConfig
+from tpn.runs.config import RunConfig
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,7 @@ def settings_for(training: Training, budget: Budget) -> Config:
 def name_of(config: RunConfig) -> str:
     """Return a name such as tpn-5way-5shot-15query-1f2e3d4c, with a digest of all that determines the outcome."""
     content = asdict(replace(config, data="", init=None))
+    del content["began_as"]
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
     setting = config.episode
     distractors = f"-{setting.distractors}distractors" if setting.distractors else ""

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
-from tpn.episodes.setting import Setting
+from tpn.episodes.setting import BatchNorm, Setting
 from tpn.paper.published import Published
 
 Benchmark: TypeAlias = Literal["mini-imagenet", "tiered-imagenet"]
-BatchNorm: TypeAlias = Literal["running", "batch"]
 
 
 @dataclass(frozen=True)

@@ -7,18 +7,19 @@ from statistics import median
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from tpn.episodes.setting import Setting
+from tpn.episodes.episode_sampler import draw_episodes
+from tpn.episodes.setting import TEST_SEED, Setting
 from tpn.episodes.task import as_task
 from tpn.errors import TPNError
-from tpn.evaluation.protocol import draw_episodes, embed_rows
+from tpn.evaluation.protocol import embed_rows
 from tpn.images.split import Split
 from tpn.methods._method import Method
-from tpn.methods.tpn import Propagating
+from tpn.methods._propagating import Propagating
 from tpn.propagation.graph import normalise
 from tpn.propagation.solvers import label_matrix, propagate, propagate_stepwise
-from tpn.training.splits import TEST_SEED
 
 EPISODES, ROUNDS, STEPS = 32, 21, 10
 
@@ -34,7 +35,8 @@ def time_solvers(method: Method, split: Split, setting: Setting) -> dict[str, An
         graph = method.graph(task)
         assert graph is not None
         S = normalise(graph)
-    Y = label_matrix(task.support_labels, task.way, S.shape[-1], like=S)
+    labels = F.pad(task.support_labels, (0, S.shape[-1] - task.n_support), value=-1)
+    Y = label_matrix(labels, task.way, like=S)
 
     def solvers(S: Tensor) -> dict[str, Callable[[], Tensor]]:
         alpha = method.config.alpha

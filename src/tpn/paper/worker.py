@@ -23,50 +23,44 @@ from typing import Any
 import torch
 
 from tpn.episodes.episode_sampler import EpisodeSampler
+from tpn.episodes.setting import TEST_SEED, BatchNorm
 from tpn.errors import TPNError
-from tpn.evaluation.protocol import (
-    check_setting,
-    draw_episodes,
-    evaluate_each,
-    images_to_embed,
-    transduction,
-)
+from tpn.evaluation.subject import Subject
 from tpn.files import make_folder, read_json
 from tpn.images.opening import open_images
 from tpn.images.split import Images
-from tpn.methods._registry import build_method
+from tpn.methods._method import check_way_and_shot
+from tpn.methods._registry import find_method
 from tpn.paper.job import FORMAT, Job, describe_test, find_test, lacks_timing, read_result, write_result
-from tpn.paper.recipe import BatchNorm, Test
+from tpn.paper.recipe import Test
 from tpn.paper.timing import time_solvers
-from tpn.progress import progress
-from tpn.runs.folder import load, settings_for
+from tpn.runs.loading import load_run, weights_digest
 from tpn.runs.tensors import read_tensors
-from tpn.training.device import Machine
-from tpn.training.preflight import carry_out, check
-from tpn.training.splits import TEST_SEED
-from tpn.training.warm_start import weights_digest
+from tpn.training.device import Execution
+from tpn.training.loop import Training
+from tpn.training.preflight import check, train_in_folder
 
 STOP = "stop"
 
 
 def perform(job: Job) -> int | None:
     """Do what is missing of a job. Returns the signal that stopped it, if one did."""
-    machine = job.computing.prepare()
+    execution = job.computing.prepare()
     config, cache = job.config, job.computing.cache
     images = open_images(
         config.data, config.image_size, cache=None if cache is None else Path(cache), class_seed=config.class_seed
     )
     if images.digest != config.data_digest:
         raise TPNError(f"The images of {config.data} changed while the experiment was running.")
-    check(job.run, config, True, images, machine)
+    check(job.run, config, execution, resume=True)
     impossible = {test: why for test in job.tests if (why := impossibility(job, test, images)) is not None}
     possible = replace(job, tests=tuple(test for test in job.tests if test not in impossible))
     if possible.tests:
-        stopped_by = carry_out(job.run, config, images, machine).stopped_by
+        stopped_by = train_in_folder(Training.build(job.run, config, images, execution)).stopped_by
         if stopped_by is not None:
             return stopped_by
         with job.run.claimed():
-            run_tests(possible, images, machine)
+            run_tests(possible, images, execution)
     if impossible:
         raise TPNError(" ".join(dict.fromkeys(impossible.values())))
     return None
@@ -76,16 +70,17 @@ def impossibility(job: Job, test: Test, images: Images) -> str | None:
     """Return why a test is impossible with these images, if it is: a training takes days, so check before."""
     name = test.as_method or job.config.method
     try:
-        check_setting(build_method(name, settings_for(name, job.config.settings), job.config.dimensions), test.episode)
+        setting = test.episode
+        check_way_and_shot(find_method(name).info, job.config.dimensions, setting.way, [setting.shot])
         EpisodeSampler(images.split("test"), test.episode, TEST_SEED)
     except TPNError as failure:
         return f"Cannot test {test.episode}: {failure.command_line_text}"
     return None
 
 
-def run_tests(job: Job, images: Images, machine: Machine) -> None:
+def run_tests(job: Job, images: Images, execution: Execution) -> None:
     """Run the missing tests and measurements, and store the result of each at once."""
-    result, weights = read_result(job), weights_digest(job.run.folder)
+    result, weights = read_result(job), weights_digest(job.run)
     if result is None or result["weights"] != weights:
         result = {**describe_training(job), "weights": weights, "tests": []}
     split = images.split("test")
@@ -94,26 +89,24 @@ def run_tests(job: Job, images: Images, machine: Machine) -> None:
         if find_test(job, test, result) is None:
             missing.setdefault((test.as_method, test.batch_norm), []).append(test)
     for (as_method, batch_norm), tests in missing.items():
-        method = load(job.run.folder, as_method).to(machine.device)
-        episodes = [draw_episodes(split, test.episode, job.test_episodes, TEST_SEED) for test in tests]
-        total = images_to_embed(method, [episode for drawn in episodes for episode in drawn], batch_norm)
-        with progress("testing", total, "images") as advance:
-            made = evaluate_each(method, split, episodes, batch_norm, advance)
-            for test, evaluation in zip(tests, made, strict=True):
-                result["tests"].append(
-                    {
-                        **describe_test(job, test),
-                        "transduction": transduction(method, batch_norm),
-                        "accuracy": evaluation.mean.value,
-                        "ci95": evaluation.mean.ci95,
-                        "seconds": evaluation.seconds,
-                        "accuracies": [round(accuracy, 6) for accuracy in evaluation.accuracies.tolist()],
-                    }
-                )
-                write_result(job.result_file, result)
+        method = load_run(job.run, job.config, as_method).to(execution.device)
+        subject = Subject(method, images.spec, split, job.config)
+        made = subject.test([test.episode for test in tests], job.test_episodes, TEST_SEED, batch_norm)
+        for test, evaluation in zip(tests, made, strict=True):
+            result["tests"].append(
+                {
+                    **describe_test(job, test),
+                    "transduction": subject.transduction(batch_norm),
+                    "accuracy": evaluation.mean.value,
+                    "ci95": evaluation.mean.ci95,
+                    "seconds": evaluation.seconds,
+                    "accuracies": [round(accuracy, 6) for accuracy in evaluation.accuracies.tolist()],
+                }
+            )
+            write_result(job.result_file, result)
     for test in job.tests:
         if lacks_timing(job, test):
-            write_result(job.timing_file(test), time_solvers(load(job.run.folder), split, test.episode))
+            write_result(job.timing_file(test), time_solvers(load_run(job.run, job.config), split, test.episode))
 
 
 def describe_training(job: Job) -> dict[str, Any]:

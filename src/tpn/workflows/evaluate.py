@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tpn.backbones._registry import Network, backbone_name
-from tpn.episodes.setting import Setting
+from tpn.episodes.setting import BatchNorm, Setting
 from tpn.errors import TPNError
 from tpn.evaluation.intervals import Mean
 from tpn.evaluation.protocol import Evaluation
@@ -22,7 +22,7 @@ from tpn.runs.folder import find_run
 from tpn.training.device import computing
 from tpn.training.preflight import warn_of_unlabelled
 from tpn.workflows.keywords import build, refuse_unknown, take, takes
-from tpn.workflows.options import BatchNorm, EvaluateOptions
+from tpn.workflows.options import EvaluateOptions
 
 if TYPE_CHECKING:
     import torch

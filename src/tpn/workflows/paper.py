@@ -19,8 +19,6 @@ from tpn.workflows.paper_options import PaperOptions
 if TYPE_CHECKING:
     from tpn.paper.job import Computing
 
-MOST_THREADS = 1024
-
 
 @dataclass(frozen=True)
 class PaperResult(Result):
@@ -153,7 +151,6 @@ def reproduce(name: str, data: str = "quickdraw", *, progress: bool = True, **op
         raise TPNError(f"--budget must be one of {', '.join(BUDGETS)}, not {budget!r}.")
     methods = options.get("methods", ())
     options |= {"data": data, "methods": (methods,) if isinstance(methods, str) else tuple(methods)}
-    options |= {name: Path(options[name]) for name in ("out", "cache") if options.get(name) is not None}
     chosen = build(PaperOptions, options)
     refuse_unknown("reproduce", options, PaperOptions)
     find_experiment(name, chosen.methods)
@@ -244,13 +241,13 @@ def _computing(options: PaperOptions) -> "Computing":
     import torch
 
     from tpn.paper.job import Computing
-    from tpn.training.device import Machine, find_device
+    from tpn.training.device import Execution, check_compiler, computing
     from tpn.training.distributed import find_processes
 
-    if options.threads is not None and not 1 <= options.threads <= MOST_THREADS:
-        raise TPNError(f"--threads must be at least 1 and at most {MOST_THREADS}, not {options.threads}.")
-    device = find_device(options.device if options.ray is None else "cpu")
-    Machine(device, processes=find_processes()).check_alone("tpn paper")
+    with computing(options.threads, options.device if options.ray is None else "cpu") as device:
+        Execution(device, processes=find_processes()).check_alone("tpn paper")
+        if options.compile and options.ray is None:
+            check_compiler(device)
     threads = options.threads or max(1, torch.get_num_threads() // options.at_once)
     cache = None if options.cache is None else str(options.cache.resolve())
     return Computing(threads, options.device, options.precision, options.compile, cache)

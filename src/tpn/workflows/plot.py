@@ -75,7 +75,7 @@ def plot_run(
         title = f"{subject.name} on {subject.data}, {subject.config.episode}"
         draw_learning_curve(metrics, title, plots.learning_curve)
         about = f"{found.folder.name}: {subject.name} on {subject.data}, {plot.split} split, {setting}"
-        draw_episode(subject.method, subject.split, episode, plots.episode, about)
+        draw_episode(subject.method, subject.split, episode, about, plots.episode)
     return plots
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tpn.episodes.episode_sampler import EpisodeSampler
-from tpn.episodes.setting import Setting
+from tpn.episodes.setting import TEST_SEED, Setting
 from tpn.errors import Interrupted, TPNError
 from tpn.evaluation.intervals import Mean, percent, standard_error
 from tpn.evaluation.subject import Subject
@@ -30,8 +30,6 @@ from tpn.workflows.keywords import build, takes
 from tpn.workflows.options import SplitsOptions, TrainingDeviceOptions, TrainOptions
 from tpn.workflows.train import configure, find_execution
 
-TEST_SEED = 0
-"""Which test episodes: those of `tpn evaluate`, whatever the seed of the training."""
 TEST_UNLABELLED = 20
 MOST_SPLITS = 1000
 

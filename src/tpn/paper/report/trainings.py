@@ -3,10 +3,10 @@
 from dataclasses import asdict
 from typing import Any
 
+from tpn.episodes.setting import TEST_SEED
 from tpn.paper.report.document import Entry, Grid
 from tpn.paper.report.report import NOT_YET, Report
 from tpn.progress import clock
-from tpn.training.splits import TEST_SEED
 
 
 def trainings_table(report: Report) -> Grid:
