@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tpn.errors import TPNError
-from tpn.images.pickles import as_array, as_strings, read_pickle, with_text_keys
-from tpn.images.pickles.array import ElementType, PickledArray
+from tpn.images.pickles.pickled_array import ElementType, PickledArray
+from tpn.images.pickles.plain_data import as_array, as_strings, read_pickle, with_text_keys
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(max_size=200),

@@ -17,9 +17,9 @@ from tests.images.making import SIZE, as_files, encode, make_images
 from tpn.episodes.episode_sampler import EpisodeSampler
 from tpn.episodes.setting import Setting
 from tpn.errors import TPNError, TPNWarning
-from tpn.images import cache
-from tpn.images.cache import cache_folder
+from tpn.images import store_cache
 from tpn.images.opening import open_images
+from tpn.images.store_cache import cache_folder
 
 SOURCE = make_images(4, classes={"train": ["cat", "dog"], "val": ["cow", "emu"], "test": ["pig", "hen"]})
 MANY = make_images(100, 8, classes={"train": ["cat", "dog"], "val": ["cow"], "test": ["pig"]})
@@ -64,7 +64,7 @@ def stat_mode(array):
 
 def test_it_is_built_once_and_opened_afterwards(own, tmp_path, monkeypatch):
     first = open_images(f"folder:{own}", SIZE, cache=tmp_path / "cache")
-    monkeypatch.setattr(cache, "build", lambda *_: pytest.fail("built again"))
+    monkeypatch.setattr(store_cache, "build", lambda *_: pytest.fail("built again"))
     monkeypatch.chdir(tmp_path)
     again = open_images("folder:own", SIZE, cache=tmp_path / "cache")
     assert again.digest == first.digest
@@ -138,7 +138,7 @@ def test_several_processes_build_the_same_as_one(tmp_path, monkeypatch, form):
     path = write(tmp_path / "own", files)
     with pytest.warns(TPNWarning, match="1 image cannot be read"):
         many = open_images(f"folder:{path}", 8, cache=tmp_path / "one")
-    monkeypatch.setattr("tpn.images.workers.FEW", 10**6)
+    monkeypatch.setattr("tpn.images.parallel_decoding.FEW", 10**6)
     with pytest.warns(TPNWarning, match="1 image cannot be read"):
         alone = open_images(f"folder:{path}", 8, cache=tmp_path / "two")
     assert many.digest == alone.digest
@@ -151,7 +151,7 @@ def test_several_processes_build_the_same_as_one(tmp_path, monkeypatch, form):
 BUILD = """
 import sys, warnings
 from pathlib import Path
-import tpn.images.workers as workers
+import tpn.images.parallel_decoding as workers
 from tpn.images.opening import open_images
 if "slow" in sys.argv:
     decode = workers.decode
@@ -295,7 +295,7 @@ def test_closing_gaps_needs_no_further_room_and_keeps_every_other_image(tmp_path
     for index in broken:
         files[f"train/cat/{index}.png"] = b"nothing"
     path = making.write_folder(tmp_path / "own", files)
-    monkeypatch.setattr("tpn.images.building.BLOCK", 8 * 8 * 3 * 7)
+    monkeypatch.setattr("tpn.images.store_builder.BLOCK", 8 * 8 * 3 * 7)
     with pytest.warns(TPNWarning, match="4 images cannot be read"):
         images = open_images(f"folder:{path}", 8, cache=tmp_path / "cache")
     kept = [MANY["train"]["cat"][i] for i in sorted(range(100), key=str) if i not in broken]
@@ -312,14 +312,14 @@ def test_what_other_killed_builders_left_is_removed_too(tmp_path):
 
 
 def test_a_source_that_changes_while_it_is_read_makes_no_store(own, tmp_path, monkeypatch):
-    build = cache.build
+    build = store_cache.build
 
     def changing(*arguments):
         built = build(*arguments)
         making.write_folder(own, {"train/cat/late.png": encode(SOURCE["val"]["cow"][0])})
         return built
 
-    monkeypatch.setattr(cache, "build", changing)
+    monkeypatch.setattr(store_cache, "build", changing)
     with pytest.raises(TPNError, match="changed while it was being read"):
         open_images(f"folder:{own}", SIZE, cache=tmp_path / "cache")
     assert stores(tmp_path / "cache") == []

@@ -12,13 +12,13 @@ from tpn.cli.image_options import ImageOptions
 from tpn.cli.parsing import Flag, parse
 from tpn.episodes.setting import Setting
 from tpn.errors import TPNError
-from tpn.images.cache import cache_folder, find_store, refusal
-from tpn.images.containers import printable, size_text
 from tpn.images.opening import check_size, find_source
 from tpn.images.quickdraw import QuickDraw
 from tpn.images.source import Source
 from tpn.images.split import SplitInfo
 from tpn.images.store import Store
+from tpn.images.store_cache import cache_folder, find_store, refusal
+from tpn.text import printable, size_text
 
 HELP = """usage: tpn data COMMAND SOURCE [options]
 

@@ -17,11 +17,11 @@ from tpn.episodes.setting import Setting
 from tpn.episodes.task import Task
 from tpn.errors import TPNError, TPNWarning
 from tpn.evaluation.protocol import IMAGES_AT_ONCE, check_setting
-from tpn.images.containers import printable
 from tpn.images.decoding import NotAnImage, decode
 from tpn.labelling.labelled_folder import find_images
 from tpn.methods._method import Method
 from tpn.runs.folder import find_run, load
+from tpn.text import printable
 
 
 @dataclass(frozen=True, kw_only=True)

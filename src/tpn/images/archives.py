@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from tpn.errors import TPNError
-from tpn.images.containers import DAMAGES, LARGEST_FILE, Container, Content, Folder, printable, too_large
-from tpn.images.pickles import not_what_it_seems
+from tpn.images.file_containers import DAMAGES, LARGEST_FILE, Container, Content, Folder, too_large
+from tpn.images.pickles.plain_data import not_what_it_seems
+from tpn.text import printable
 
 ENCRYPTED = 0x1
 """The flag of an encrypted entry of a zip archive."""

@@ -8,16 +8,11 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from tpn.errors import TPNError, TPNWarning
-from tpn.images.containers import as_text
 from tpn.images.split import SPLITS
+from tpn.text import as_text, counted
 
 NAMED = 3
 """So many examples of a kind of problem are named; the rest is counted."""
-
-SINGULAR = {
-    "images": "image", "classes": "class", "files": "file", "folders": "folder", "rows": "row",
-    "are": "is", "have": "has", "repeat": "repeats",
-}  # fmt: skip
 
 
 @runtime_checkable
@@ -49,11 +44,6 @@ class Problems:
             f"{counted(count, kind)}: {'; '.join(examples)}{' …' if count > len(examples) else ''}"
             for kind, (count, examples) in self._kinds.items()
         ]
-
-
-def counted(count: int, what: str) -> str:
-    """A number before what is counted, such as "3 images are missing" or "1 image is missing"."""
-    return f"{count:,} {what}" if count != 1 else f"1 {' '.join(SINGULAR.get(word, word) for word in what.split())}"
 
 
 @dataclass

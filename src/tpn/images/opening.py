@@ -4,19 +4,19 @@ from pathlib import Path
 
 from tpn.errors import TPNError
 from tpn.files import resolved
-from tpn.images.cache import cache_folder, open_store
-from tpn.images.folder import OwnFolder
+from tpn.images.image_folder import ImageFolder
 from tpn.images.mini_imagenet import MiniImageNet
 from tpn.images.quickdraw import QuickDraw
 from tpn.images.source import Source
 from tpn.images.split import Images
+from tpn.images.store_cache import cache_folder, open_store
 from tpn.images.tiered_imagenet import TieredImageNet
 
 LARGEST_SIZE = 1024
 """No few-shot network takes larger images."""
 LARGEST_DRAWING = 256
 """Scaled drawings are held in memory."""
-KINDS = {"mini-imagenet": MiniImageNet, "tiered-imagenet": TieredImageNet, "folder": OwnFolder}
+KINDS = {"mini-imagenet": MiniImageNet, "tiered-imagenet": TieredImageNet, "folder": ImageFolder}
 SOURCES = "quickdraw, mini-imagenet:PATH, tiered-imagenet:PATH or folder:PATH"
 
 
@@ -59,4 +59,4 @@ def find_source(spec: str, class_seed: int = 0) -> Source | None:
     if not path:
         raise TPNError(f"Say where the images lie: {kind}:PATH.")
     place = resolved(Path(path))
-    return OwnFolder(place, class_seed) if kind == "folder" else KINDS[kind](place)
+    return ImageFolder(place, class_seed) if kind == "folder" else KINDS[kind](place)

@@ -8,9 +8,10 @@ from typing import Any
 
 from tpn.errors import TPNError
 from tpn.images.archives import open_container
-from tpn.images.containers import Container, Folder, as_text, printable
 from tpn.images.dataset_index import DatasetIndex
+from tpn.images.file_containers import Container, Folder
 from tpn.images.split import SplitInfo
+from tpn.text import as_text, printable
 
 PARTS = {".pkl", ".pickle", ".npz", ".csv"}
 """Files that are a part of a benchmark, the other parts being beside them."""

@@ -9,10 +9,10 @@ import numpy as np
 
 from tpn.errors import TPNError
 from tpn.files import read_json
-from tpn.images.building import checksum
+from tpn.images.parallel_decoding import CHANNELS
 from tpn.images.source import Source
 from tpn.images.split import Images, Split, SplitInfo
-from tpn.images.workers import CHANNELS
+from tpn.images.store_builder import checksum
 
 FORMAT = 1
 MANIFEST = "manifest.json"

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from tpn.errors import TPNError
-from tpn.images.arrays import PixelArray, unpickle
+from tpn.images.array_readers import PixelArray, unpickle
 from tpn.images.dataset_index import DatasetIndex, SplitIndex
 from tpn.images.layouts import ilsvrc, listed_in_csv, shallowest, split_folders
-from tpn.images.pickles import as_array, with_text_keys
+from tpn.images.pickles.plain_data import as_array, with_text_keys
 from tpn.images.source import Source
 from tpn.images.split import SPLITS
 

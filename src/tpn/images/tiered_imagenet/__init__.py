@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from tpn.errors import TPNError
-from tpn.images.arrays import EncodedImages, NpzPixels, unpickle
+from tpn.images.array_readers import EncodedImages, NpzPixels, unpickle
 from tpn.images.dataset_index import DatasetIndex, SplitIndex
 from tpn.images.layouts import ilsvrc, shallowest, split_folders
-from tpn.images.pickles import as_array, as_strings, with_text_keys
-from tpn.images.pickles.array import PickledArray
+from tpn.images.pickles.pickled_array import PickledArray
+from tpn.images.pickles.plain_data import as_array, as_strings, with_text_keys
 from tpn.images.source import Source
 from tpn.images.split import SPLITS
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from tpn.errors import TPNError
 from tpn.files import UNFINISHED, explaining_failure, make_folder, resolved, sync_folder, write_json
-from tpn.images.building import build, checksum
 from tpn.images.dataset_index import DatasetIndex, tell
+from tpn.images.parallel_decoding import CHANNELS, uninterrupted
 from tpn.images.source import Source
 from tpn.images.store import FORMAT, MANIFEST, Store
-from tpn.images.workers import CHANNELS, uninterrupted
+from tpn.images.store_builder import build, checksum
 
 if sys.platform != "win32":
     import fcntl

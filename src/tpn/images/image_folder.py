@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 
 from tpn.errors import TPNError
-from tpn.images.containers import printable
 from tpn.images.dataset_index import DatasetIndex, SplitIndex
 from tpn.images.layouts import SPLIT_FOLDERS, is_image, of_images, read_rows
 from tpn.images.source import Source
 from tpn.images.split import SPLITS
+from tpn.text import printable
 
 VALIDATION_SHARE, TEST_SHARE = 0.16, 0.20
 LISTS = ("splits.json", "splits.csv")
 
 
-class OwnFolder(Source):
+class ImageFolder(Source):
     """`PATH/{train,val,test}/CLASS/*`, or `PATH/CLASS/*`; it may be an archive with such folders.
 
     Class folders side by side are divided: as a `splits.json` (split -> classes) or `splits.csv` (columns class and

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tpn.errors import TPNError
+from tpn.text import printable, size_text
 
 LARGEST_FILE = 2**28
 """An image file of more bytes than this is not read."""
@@ -163,16 +164,6 @@ class Folder(Container):
             raise TPNError(f"Cannot read {self.path / name}: {failure.strerror or failure}.") from failure
 
 
-def as_text(name: str) -> str:
-    """A name as text that can be written, whatever bytes its file system has for it."""
-    return name.encode("utf-8", "backslashreplace").decode()
-
-
-def printable(name: str) -> str:
-    """A name as it can be shown on any terminal: without line ends and the like."""
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in as_text(name))
-
-
 def _leads_up(folder: str, root: Path) -> bool:
     """Is this a link to a folder that it is in?"""
     if Path(folder) == root:
@@ -188,11 +179,6 @@ def _hidden(name: str) -> bool:
 
 _BY_SYSTEMS = {"thumbs.db", "desktop.ini", "icon\r"}
 """Files that operating systems put among images."""
-
-
-def size_text(size: float) -> str:
-    """A number of bytes as people write it."""
-    return f"{size / 1e9:.2f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"
 
 
 def too_large(size: int) -> OSError:

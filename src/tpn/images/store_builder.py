@@ -13,10 +13,10 @@ import numpy as np
 
 from tpn.errors import TPNError
 from tpn.files import explaining_failure
-from tpn.images.containers import size_text
-from tpn.images.dataset_index import NAMED, DatasetIndex, Problems, Reader, counted
-from tpn.images.workers import CHANNELS, Image, Target, decode_all, values_start
+from tpn.images.dataset_index import NAMED, DatasetIndex, Problems, Reader
+from tpn.images.parallel_decoding import CHANNELS, Image, Target, decode_all, values_start
 from tpn.progress import progress
+from tpn.text import counted, size_text
 
 BLOCK = 2**22
 UNREADABLE = "images cannot be read and are left out"

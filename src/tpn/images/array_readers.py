@@ -9,9 +9,9 @@ from typing import Any, cast
 import numpy as np
 
 from tpn.errors import TPNError
-from tpn.images.containers import DAMAGES, Container
-from tpn.images.pickles import as_array, read_pickle
-from tpn.images.pickles.array import PickledArray
+from tpn.images.file_containers import DAMAGES, Container
+from tpn.images.pickles.pickled_array import PickledArray
+from tpn.images.pickles.plain_data import as_array, read_pickle
 
 LONGEST = 2**15
 """Images are not higher or wider than this."""

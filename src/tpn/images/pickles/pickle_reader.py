@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tpn.images.pickles.array import ElementType, PickledArray, Raw, Refused, text_of
+from tpn.images.pickles.pickled_array import ElementType, PickledArray, Raw, Refused, text_of
 
 SHORT = 256
 """Byte strings up to this length are read at once; longer ones are left in the file."""
