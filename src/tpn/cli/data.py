@@ -12,9 +12,10 @@ from tpn.cli.image_options import ImageOptions
 from tpn.cli.parsing import Flag, parse
 from tpn.episodes.setting import Setting
 from tpn.errors import TPNError
-from tpn.images.opening import check_size, find_source
+from tpn.images.opening import find_source
 from tpn.images.quickdraw import QuickDraw
 from tpn.images.source import Source
+from tpn.images.source_names import check_size
 from tpn.images.split import SplitInfo
 from tpn.images.store import Store
 from tpn.images.store_cache import cache_folder, find_store, refusal

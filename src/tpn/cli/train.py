@@ -14,7 +14,7 @@ from tpn.episodes.setting import Setting
 from tpn.errors import TPNError
 from tpn.evaluation.intervals import percent
 from tpn.files import resolved
-from tpn.images.opening import check_size
+from tpn.images.source_names import check_size
 from tpn.images.split import Images
 from tpn.methods._config import Config
 from tpn.methods._method import Dimensions

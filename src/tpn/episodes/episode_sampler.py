@@ -95,7 +95,7 @@ class Pools:
         if share is None and setting.unlabelled:
             share = split.labelled_share
         self.divided = split.name == "train" and share is not None and share < 1
-        rows = np.arange(len(split.images))
+        rows = np.arange(len(split))
         labelled = np.ones(len(rows), bool)
         if self.divided and share is not None:
             labelled = labelled_part(split, share, setting.split_seed)

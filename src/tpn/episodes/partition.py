@@ -11,7 +11,7 @@ def labelled_part(split: Split, share: float, seed: int) -> Bool[np.ndarray, "im
 
     A seed names a division: the same one divides the same images alike, whatever else is drawn.
     """
-    labelled = np.zeros(len(split.images), bool)
+    labelled = np.zeros(len(split), bool)
     for class_, (start, count) in enumerate(zip(split.starts, split.counts, strict=False)):
         order = np.random.default_rng([seed, class_]).permutation(count)
         labelled[start + order[: round(share * count)]] = True

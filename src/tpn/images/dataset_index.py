@@ -89,20 +89,23 @@ class DatasetIndex:
         if not self.splits:
             why = f" {'. '.join(self.problems.sentences)}." if self.problems.sentences else ""
             raise TPNError(f"{source} has no images that belong to a class.{why}")
-        check_disjoint(self.splits, source)
+        check_disjoint(
+            {name: split.classes for name, split in self.splits.items()},
+            source,
+            "If these are ordinary training and test images of the same classes, put all class folders side by side "
+            "into one folder: tpn then assigns each class to a split.",
+        )
 
 
-def check_disjoint(splits: Mapping[str, SplitIndex], source: str) -> None:
-    """Refuse a class that is in two splits: classes to test on must not have been trained on."""
+def check_disjoint(splits: Mapping[str, Iterable[str]], source: str, advice: str) -> None:
+    """Refuse a class that is in two splits: the classes of a test must not have been trained on."""
     home: dict[str, str] = {}
-    for name, split in splits.items():
-        for class_ in split.classes:
+    for name, classes in splits.items():
+        for class_ in classes:
             if class_ in home:
                 raise TPNError(
                     f"The class {class_!r} is in two splits of {source}, {home[class_]} and {name}. Few-shot methods "
-                    "are tested on classes that they have never seen, so a class belongs to one split only. If these "
-                    "are ordinary training and test images of the same classes, put all class folders side by side "
-                    "into one folder: tpn then divides the classes."
+                    f"are tested on classes that they have never seen, so a class belongs to one split only. {advice}"
                 )
             home[class_] = name
 

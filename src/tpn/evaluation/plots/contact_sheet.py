@@ -38,7 +38,6 @@ def draw_contact_sheet(split: Split, episode: Episode, title: str, path: Path) -
     names = [split.classes[episode.classes[label]] if label >= 0 else "distractors" for label in labels]
     margin = 0.6 + 0.085 * max(map(len, names))
 
-    tiles = split.images[..., 0] if split.images.shape[-1] == 1 else split.images
     figure = new_figure(margin + TILE * left, 1.0 + TILE * top)
     axes = figure.subplots()
     for label, name, row in zip(labels, names, tops, strict=True):
@@ -48,7 +47,7 @@ def draw_contact_sheet(split: Split, episode: Episode, title: str, path: Path) -
             for index, image in enumerate(cells[label, role]):
                 x, y = lefts[role] + index % width, row + index // width
                 axes.imshow(
-                    tiles[image],
+                    split.pixels(image),
                     extent=(x + 0.02, x + 0.98, y + 0.98, y + 0.02),
                     cmap="gray_r",
                     vmin=0,

@@ -46,9 +46,9 @@ def draw_episode(method: Method, split: Split, episode: Episode, path: Path) -> 
     places = _places(features[0].flatten(1).double().numpy(), weights)
     if weights is not None:
         axes.add_collection(_edges(places, weights))
-    zoom = 30 / split.images.shape[1]
     for node in np.flatnonzero(episode.role != Role.UNLABELLED):
-        image = OffsetImage(split.images[episode.images[node]].squeeze(), zoom=zoom, cmap="gray_r")
+        pixels = split.pixels(episode.images[node])
+        image = OffsetImage(pixels, zoom=30 / len(pixels), cmap="gray_r")
         support = episode.role[node] == Role.SUPPORT
         frame = _frame(int(labels[node]), float(sure[node]), support)
         axes.add_artist(AnnotationBbox(image, places[node], bboxprops=frame, pad=0.1, zorder=5 if support else 4))
