@@ -166,11 +166,11 @@ def test_arrays_of_impossible_shapes(shape):
 
 
 def test_what_was_expected_and_is_something_else():
-    with pytest.raises(TPNError, match="no array of numbers"):
+    with pytest.raises(TPNError, match="not an array of numbers"):
         as_array("text", "x.pkl")
     with pytest.raises(TPNError, match="where a dict was expected"):
         with_text_keys([1], "x.pkl")
-    with pytest.raises(TPNError, match="no list of names"):
+    with pytest.raises(TPNError, match="not a list of names"):
         as_strings(5, "x.pkl")
     assert as_strings([b"a", "b"], "x.pkl") == ["a", "b"]
     objects = read_pickle(pickle.dumps(np.array(["a", None], object)), "x.pkl")

@@ -26,7 +26,7 @@ def parse_source(source: object) -> tuple[str, str]:
             f"{source} was made by tpn.images_from in Python and cannot be opened by its name: pass the data again."
         )
     if kind not in KINDS:
-        raise TPNError(f"Unknown source {source!r}: choose {SOURCES}.")
+        raise TPNError(f"Unknown data {source!r}: choose {SOURCES}.")
     if not path:
         raise TPNError(f"{kind} needs the path of the images: {kind}:PATH.")
     return kind, path

@@ -1,9 +1,9 @@
-"""Pickles as data: a reader that builds numbers, strings, lists, tuples, dicts and arrays, and nothing else, ever.
+"""Reading pickles as plain data: numbers, strings, lists, tuples, dicts and arrays, and nothing else.
 
-Python's own reader calls whatever functions a pickle names, so that a pickle is a program. This one interprets the same
-instructions over a memory-mapped file without looking anything up: the few names that NumPy's arrays need are known to
-it, every other name ends the reading. Large byte strings stay in the file until they are looked at, so that a pickle of
-many gigabytes opens in the time that its instructions take.
+Python's own reader calls any function that a pickle names, so that a pickle is a program. This one interprets the same
+opcodes over a memory-mapped file without importing anything: it knows the few names that NumPy arrays need, and refuses
+every other. Large byte strings stay in the file until they are used, so that even a pickle of many gigabytes opens
+quickly.
 """
 
 import struct
@@ -16,11 +16,11 @@ from tpn.images.pickles.pickle_reader import PickleReader
 from tpn.images.pickles.pickled_array import PickledArray, Raw, Refused, text_of
 
 IMPOSSIBLE = (OverflowError, ValueError, TypeError, SystemError, UnicodeError, MemoryError)
-"""What NumPy raises for values that cannot be."""
+"""The errors that NumPy raises for impossible values."""
 
 
 def read_pickle(content: Raw | Any, name: str) -> Any:
-    """What the pickle in a buffer says: dicts, lists, tuples, strings, bytes, numbers and `PickledArray`s."""
+    """Read the pickle in a buffer: dicts, lists, tuples, strings, bytes, numbers and `PickledArray`s."""
     view = memoryview(content)
     if reason := not_what_it_seems(bytes(view[:512])):
         raise TPNError(f"{name} is not a pickle: {reason}")
@@ -29,13 +29,13 @@ def read_pickle(content: Raw | Any, name: str) -> Any:
     except Refused as refusal:
         raise TPNError(f"{name} is refused: {refusal}. Only plain data is ever read from a pickle.") from None
     except (IndexError, struct.error, KeyError) as failure:
-        raise TPNError(f"{name} is damaged: it ends too early, or is no pickle.") from failure
+        raise TPNError(f"{name} is damaged: it is truncated, or not a pickle.") from failure
     except (ValueError, TypeError, AttributeError, OverflowError, UnicodeError, MemoryError) as failure:
-        raise TPNError(f"{name} is damaged: it is no valid pickle ({failure}).") from failure
+        raise TPNError(f"{name} is damaged: it is not a valid pickle ({failure}).") from failure
 
 
 def not_what_it_seems(start: bytes) -> str | None:
-    """What a file is that was saved under a wrong name, going by its first bytes."""
+    """Recognise, by its first bytes, a file that was saved under a wrong name."""
     text = start.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if text.startswith((b"<!doctype", b"<html", b"<head", b"<?xml", b"<!--", b"<script")):
         return (
@@ -50,7 +50,7 @@ def not_what_it_seems(start: bytes) -> str | None:
 
 
 def as_array(value: Any, name: str) -> np.ndarray:
-    """An array or a list of numbers from a pickle, as an array. `name` says where it was found."""
+    """Convert an array or a list of numbers from a pickle to an array. `name` is where it was found."""
     try:
         if isinstance(value, PickledArray):
             return value.array()
@@ -58,22 +58,22 @@ def as_array(value: Any, name: str) -> np.ndarray:
             return np.array(value)
     except (Refused, *IMPOSSIBLE) as failure:
         raise TPNError(f"{name} is damaged: {failure}.") from failure
-    raise TPNError(f"{name} is damaged: it is no array of numbers.")
+    raise TPNError(f"{name} is damaged: it is not an array of numbers.")
 
 
 def as_strings(value: Any, name: str) -> list[str]:
-    """A list, or an array, of strings from a pickle."""
+    """Convert a list or an array of strings from a pickle."""
     try:
         items = value.items() if isinstance(value, PickledArray) else value
         if isinstance(items, (list, tuple)):
             return [text_of(item) for item in items]
     except (Refused, *IMPOSSIBLE) as failure:
         raise TPNError(f"{name} is damaged: {failure}.") from failure
-    raise TPNError(f"{name} is damaged: it is no list of names.")
+    raise TPNError(f"{name} is damaged: it is not a list of names.")
 
 
 def with_text_keys(value: Any, name: str) -> dict[str, Any]:
-    """A dict from a pickle, its keys as text whether Python 2 or 3 has written them."""
+    """Return a dict from a pickle with its keys as text, whether Python 2 or 3 wrote them."""
     if not isinstance(value, dict):
         raise TPNError(f"{name} is damaged: it holds a {type(value).__name__} where a dict was expected.")
     texts = [key.decode("utf-8", "backslashreplace") if isinstance(key, bytes) else str(key) for key in value]
