@@ -14,7 +14,7 @@ from tpn.images.array_statistics import Content, examine
 from tpn.images.class_labels import ClassGroups, ClassNames, group_by_class
 from tpn.images.dataset_index import check_disjoint
 from tpn.images.source_names import LARGEST_SIZE, check_size
-from tpn.images.split import SPLITS, Images, Split, SplitInfo, describe, is_pixel_type, resize
+from tpn.images.split import SPLITS, Images, Split, SplitInfo, check_split, describe, is_pixel_type, resize
 from tpn.images.torch_datasets import class_names as names_in
 from tpn.images.torch_datasets import read_dataset, to_channels_last, to_numpy
 from tpn.progress import showing
@@ -109,6 +109,7 @@ class ArrayImages(Images):
         _check_alike({split: one.values.shape[1:] for split, one in data.items()})
         first = next(iter(data.values()))
         self.are_features = first.are_features
+        self.layout = "features in memory" if self.are_features else "images in memory"
         self.image_size, self.channels = first.values.shape[1], first.values.shape[3]
         self._splits = {
             split: Split(split, one.values, one.groups.classes, one.groups.starts, order=one.groups.order)
@@ -126,8 +127,7 @@ class ArrayImages(Images):
         return {name: SplitInfo(len(split.classes), len(split)) for name, split in self._splits.items()}
 
     def split(self, name: str) -> Split:
-        if name not in SPLITS:
-            raise TPNError(f"There is no split {name!r}: choose one of {', '.join(SPLITS)}.")
+        check_split(name)
         if name not in self._splits:
             raise TPNError(
                 f"{self.spec} has no {name} split, which {NEEDED_FOR[name]} needs: give {name}=... to tpn.images_from."

@@ -1,8 +1,9 @@
 """What every source of images becomes: one array per split, its rows grouped by class."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -109,6 +110,14 @@ class Images(ABC):
     """Different for different images."""
     are_features: bool = False
     """Whether these are feature vectors: images of one pixel, with a channel for each feature."""
+    layout: str
+    """How the source stores its images, in words."""
+    folder: Path | None = None
+    """The folder of the prepared images, if there is one."""
+    problems: Sequence[str] = ()
+    """What was left out, and why."""
+    remarks: Sequence[str] = ()
+    """Worth knowing, but not a problem."""
 
     @abstractmethod
     def info(self) -> dict[str, SplitInfo]:
@@ -117,6 +126,12 @@ class Images(ABC):
     @abstractmethod
     def split(self, name: str) -> Split:
         """Return the images of a split: train, val or test."""
+
+
+def check_split(name: str) -> None:
+    """Refuse a name that is not one of the splits."""
+    if name not in SPLITS:
+        raise TPNError(f"Unknown split {name!r}: choose one of {', '.join(SPLITS)}.")
 
 
 def is_pixel_type(dtype: "np.dtype[Any]") -> bool:

@@ -11,7 +11,7 @@ from tpn.errors import TPNError
 from tpn.files import read_json
 from tpn.images.parallel_decoding import CHANNELS
 from tpn.images.source import Source
-from tpn.images.split import Images, Split, SplitInfo
+from tpn.images.split import Images, Split, SplitInfo, check_split
 from tpn.images.store_builder import checksum
 
 FORMAT = 1
@@ -22,6 +22,7 @@ class Store(Images):
     """A complete store: its arrays are memory-mapped, and read when they are used."""
 
     channels = CHANNELS
+    folder: Path
 
     def __init__(self, source: Source, folder: Path) -> None:
         self.source, self.folder = source, folder
@@ -50,6 +51,7 @@ class Store(Images):
         return {split: self.source.split_info(classes) for split, classes in self._classes.items()}
 
     def split(self, name: str) -> Split:
+        check_split(name)
         if name not in self._classes:
             raise TPNError(f"{self.spec} has no {name} split; it has {', '.join(self._classes)}.")
         if name not in self._opened:

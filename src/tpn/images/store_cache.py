@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from tpn.errors import TPNError
@@ -23,9 +24,7 @@ def open_store(source: Source, size: int, cache: Path, strict: bool = False, ver
     checksums, and rebuilds it if they are wrong.
     """
     if cache.resolve().is_relative_to(source.path):
-        raise TPNError(
-            f"The cache {cache} lies among the images of {source.spec}: choose another --cache."
-        )
+        raise TPNError(f"The cache {cache} lies among the images of {source.spec}: choose another --cache.")
     store = find_store(source, size, cache, verify)
     if store is None:
         if not source.path.exists():
@@ -34,7 +33,7 @@ def open_store(source: Source, size: int, cache: Path, strict: bool = False, ver
     elif verify and not (strict and store.problems):
         warn_of([*store.problems, *store.remarks], source.spec)
     if strict and store.problems:
-        raise refusal(source, store.problems)
+        raise refusal(source.spec, store.problems)
     return store
 
 
@@ -61,9 +60,9 @@ def find_store(source: Source, size: int, cache: Path, verify: bool = False) -> 
     return None
 
 
-def refusal(source: Source, problems: list[str]) -> TPNError:
+def refusal(source: str, problems: Sequence[str]) -> TPNError:
     """Return the error for a source with problems, under --strict."""
-    return TPNError(f"{source.spec} has problems, which --strict does not allow: {'. '.join(problems)}.")
+    return TPNError(f"{source} has problems, which --strict does not allow: {'. '.join(problems)}.")
 
 
 def _name(source: Source, size: int) -> str:
@@ -119,14 +118,14 @@ def _build(source: Source, size: int, cache: Path, strict: bool) -> None:
     final = _folder(source, size, cache)
     index = source.index()
     if strict and index.problems.sentences:
-        raise refusal(source, index.problems.sentences)
+        raise refusal(source.spec, index.problems.sentences)
     part = final.with_name(f".{final.name}-{os.getpid()}{UNFINISHED}")
     make_folder(part)
     try:
         with explaining_failure(final):
             _fill(part, source, index, size)
             if strict and index.problems.sentences:
-                raise refusal(source, index.problems.sentences)
+                raise refusal(source.spec, index.problems.sentences)
             as_it_is_now = type(source.container)(source.container.path)
             if not final.name.endswith(as_it_is_now.fingerprint):
                 raise _changed(source)

@@ -12,7 +12,7 @@ from importlib.resources import files
 import numpy as np
 from jaxtyping import UInt8
 
-from tpn.images.split import Images, Split, SplitInfo, resize
+from tpn.images.split import Images, Split, SplitInfo, check_split, resize
 
 SIZE = 28
 DRAWINGS_PER_CLASS = 100
@@ -24,6 +24,7 @@ deviation, 0.154 and 0.314, TPN was half a point to a point less accurate.)"""
 class QuickDraw(Images):
     """The drawings that come with the package, at their own size or resized."""
 
+    layout = "drawings that come with the package"
     channels = 1
     mean, std = MEAN, STD
 
@@ -38,6 +39,7 @@ class QuickDraw(Images):
         return {split: SplitInfo(len(names), len(names) * DRAWINGS_PER_CLASS) for split, names in self._classes.items()}
 
     def split(self, name: str) -> Split:
+        check_split(name)
         if name not in self._opened:
             self._opened[name] = self._open(name)
         return self._opened[name]
