@@ -68,7 +68,12 @@ class Split:
     def load(self, rows: Int64[np.ndarray, "row"]) -> Float[Tensor, "row channel height width"]:
         """Load the images of these rows in channels-last memory: uint8 as values from 0 to 1, floats as they are."""
         values = torch.from_numpy(self.images[rows if self.order is None else self.order[rows]]).permute(0, 3, 1, 2)
-        loaded = values.to(torch.float32, memory_format=torch.channels_last)
+        if values.is_contiguous(memory_format=torch.channels_last):
+            loaded = values.to(torch.float32)
+        else:  # channel by channel, which is several times as fast as pixel by pixel
+            loaded = torch.empty(values.shape, memory_format=torch.channels_last)
+            for channel in range(values.shape[1]):
+                loaded[:, channel] = values[:, channel]
         return loaded.div_(255) if values.dtype == torch.uint8 else loaded
 
     def pixels(self, row: SupportsIndex) -> UInt8[np.ndarray, "height width"] | UInt8[np.ndarray, "height width 3"]:
