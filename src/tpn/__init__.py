@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tpn.backbones._registry import list_backbones, register_backbone
     from tpn.episodes.setting import Setting
     from tpn.episodes.task import Episode, Task, TrainingTask
-    from tpn.images.from_memory import images_from
+    from tpn.images.images_from import images_from
     from tpn.images.opening import open_images
     from tpn.images.split import Images, Split
     from tpn.methods._config import Config
@@ -44,7 +44,7 @@ _HOMES = {
     "backbones._registry": ("list_backbones", "register_backbone"),
     "episodes.setting": ("Setting",),
     "episodes.task": ("Episode", "Task", "TrainingTask"),
-    "images.from_memory": ("images_from",),
+    "images.images_from": ("images_from",),
     "images.opening": ("open_images",),
     "images.split": ("Images", "Split"),
     "methods._config": ("Config",),

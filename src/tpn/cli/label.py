@@ -16,9 +16,7 @@ from tpn.cli.image_options import CacheOption
 from tpn.cli.parsing import Flag, parse
 from tpn.errors import TPNError, TPNWarning
 from tpn.files import check_target, write_text
-from tpn.images.cache import cache_folder
-from tpn.images.containers import printable
-from tpn.images.dataset_index import counted
+from tpn.images.store_cache import cache_folder
 from tpn.labelling.embedding import embed
 from tpn.labelling.labelled_folder import LabelledFolder, find_images, label_by_folders, label_by_lists
 from tpn.labelling.labelling import Labelled, label_rest, read_features, write_labels, write_suggestions
@@ -31,6 +29,7 @@ from tpn.progress import say
 from tpn.runs.folder import find_run
 from tpn.semi_supervised.feature_scaling import prepare
 from tpn.semi_supervised.label_propagator import LabelPropagator
+from tpn.text import counted, printable
 
 MOST_LINES = 20
 

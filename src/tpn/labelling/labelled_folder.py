@@ -10,9 +10,10 @@ from pathlib import Path, PurePosixPath
 
 from tpn.errors import TPNError
 from tpn.files import resolved
-from tpn.images.containers import Folder, as_text, printable
 from tpn.images.dataset_index import Problems
+from tpn.images.file_containers import Folder
 from tpn.images.layouts import NOT_IMAGES, is_image
+from tpn.text import as_text, printable
 
 UNLABELLED_FOLDERS = {"unlabelled", "unlabeled"}
 """Sub-folders that are no class."""

@@ -10,9 +10,9 @@ import numpy as np
 
 from tpn.errors import TPNError
 from tpn.files import write_text
-from tpn.images.containers import as_text
 from tpn.labelling.suggestions import suggest
 from tpn.semi_supervised.label_propagator import LabelPropagator
+from tpn.text import as_text
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tpn.images.containers import as_text
 from tpn.images.decoding import NotAnImage, thumbnail
 from tpn.labelling.labelling import Labelled
 from tpn.progress import progress
+from tpn.text import as_text
 
 MOST_IMAGES = 2400
 MOST_OF_A_CLASS, LEAST_OF_A_CLASS = 40, 4

@@ -53,7 +53,7 @@ def draw_contact_sheet(split: Split, episode: Episode, title: str = "", path: Pa
             for index, image in enumerate(cells[label, role]):
                 x, y = lefts[role] + index % width, row + index // width
                 axes.imshow(
-                    _pixels(split, int(image)),
+                    split.pixels(int(image)),
                     extent=(x + 0.02, x + 0.98, y + 0.98, y + 0.02),
                     cmap="gray_r",
                     vmin=0,
@@ -67,7 +67,3 @@ def draw_contact_sheet(split: Split, episode: Episode, title: str = "", path: Pa
     axes.set_axis_off()
     axes.set_title(title, color=INK, fontsize=11, pad=18)
     return finish(figure, path)
-
-
-def _pixels(split: Split, row: int) -> Any:
-    return split.images[row].squeeze()

@@ -82,7 +82,7 @@ def draw_episode(method: Method, split: Split, episode: Episode, title: str = ""
         colour = FAINT if role == Role.UNLABELLED else class_colour(label)
         if wrong:
             axes.add_patch(Rectangle(place - (0.31, 0.31), 0.62, 0.7, color=MISTAKE, zorder=2))
-        _draw_image(axes, _pixels(split, int(episode.images[node])), place, colour, float(confidence[node]), role)
+        _draw_image(axes, split.pixels(int(episode.images[node])), place, colour, float(confidence[node]), role)
         if wrong or role == Role.SUPPORT:
             _draw_caption(axes, names[true], place, class_colour(true))
     _explain(axes, names, edges is not None, bool((episode.role == Role.UNLABELLED).any()))
@@ -96,10 +96,6 @@ def draw_episode(method: Method, split: Split, episode: Episode, title: str = ""
     axes.set_aspect("equal")
     axes.set_axis_off()
     return finish(figure, path)
-
-
-def _pixels(split: Split, row: int) -> Any:
-    return split.images[row].squeeze()
 
 
 def _predictions(episode: Episode, scores: Float[torch.Tensor, "query way"]) -> tuple[Any, Any]:
