@@ -28,7 +28,7 @@ from tpn.images.split import Images
 from tpn.labelling.networks import DEFAULT, find_network
 from tpn.labelling.suggestions import suggest
 from tpn.progress import progress
-from tpn.semi_supervised.feature_scaling import prepare
+from tpn.semi_supervised.feature_scaling import scale_features
 
 BINS = 15
 SUGGESTED = 20
@@ -82,7 +82,7 @@ def compare(name: str, features: np.ndarray, truth: np.ndarray, balanced: bool, 
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
         rows = np.arange(len(truth)) if balanced else unbalanced(truth, rng)
-        y, points = truth[rows], prepare(features[rows])
+        y, points = truth[rows], scale_features(features[rows])
         given = few(y, labels, rng)
         rest = given < 0
         model = LabelPropagator().fit(points, given)
