@@ -25,7 +25,7 @@ from sklearn.semi_supervised import LabelSpreading
 from tpn import LabelPropagator
 from tpn.images.opening import open_images
 from tpn.images.split import Images
-from tpn.labelling.networks import DEFAULT, find_network
+from tpn.labelling.networks import EFFICIENTNET, find_network
 from tpn.labelling.suggestions import suggest
 from tpn.progress import progress
 from tpn.semi_supervised.feature_scaling import scale_features
@@ -59,7 +59,7 @@ def embedded(images: Images, splits: list[str], places: range, folder: Path) -> 
     """The features of the images at these places in each class, and their classes."""
     file = folder / f"{len(splits)}-{places.start}-{places.stop}.npz"
     if not file.is_file():
-        network = find_network(DEFAULT, torch.device("cpu")).load()
+        network = find_network(EFFICIENTNET, torch.device("cpu")).load()
         features, truth = [], []
         for split in map(images.split, splits):
             rows = np.concatenate([start + np.array(places) for start in split.starts[:-1]])

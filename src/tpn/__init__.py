@@ -10,15 +10,19 @@ from tpn.errors import TPNError
 
 if TYPE_CHECKING:
     from tpn.episodes.task import Episode
+    from tpn.labelling.folder_labels import FolderLabels
     from tpn.runs.folder import load
     from tpn.semi_supervised.label_propagator import LabelPropagator
+    from tpn.workflows.label import label_folder
 
 __version__ = "0.1.0"
-__all__ = ["Episode", "LabelPropagator", "TPNError", "__version__", "load"]
+__all__ = ["Episode", "FolderLabels", "LabelPropagator", "TPNError", "__version__", "label_folder", "load"]
 
 _HOMES = {
     "Episode": "tpn.episodes.task",
+    "FolderLabels": "tpn.labelling.folder_labels",
     "LabelPropagator": "tpn.semi_supervised.label_propagator",
+    "label_folder": "tpn.workflows.label",
     "load": "tpn.runs.folder",
 }
 

@@ -70,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except TPNError as error:
-        return refuse(str(error))
+        return refuse(error.command_line_text)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader of our output has gone; there is nobody to tell

@@ -1,6 +1,8 @@
 """On what a training runs: the device, the number format, whether the network is compiled, and in which processes."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -11,7 +13,10 @@ from tpn.errors import TPNError
 from tpn.methods._method import Method
 from tpn.training.distributed import ALONE, CPU, Processes
 
-__all__ = ["CPU", "ON_CPU", "Machine", "Precision", "find_device", "own_device", "random_states", "set_random_states"]
+__all__ = [
+    "CPU", "ON_CPU", "Machine", "Precision", "computing", "find_device", "own_device", "random_states",
+    "set_random_states",
+]  # fmt: skip
 
 Precision: TypeAlias = Literal["auto", "float32", "bfloat16", "float16"]
 
@@ -73,6 +78,23 @@ def find_device(name: str) -> torch.device:
     if (number.isdecimal() or name == kind) and int(number or 0) < there.get(kind, 0):
         return torch.device(name)
     raise TPNError(f"--device {name!r} is not there. Try auto, cpu or cuda.")
+
+
+MOST_THREADS = 1024
+
+
+@contextmanager
+def computing(threads: int | None, device: str) -> Iterator[torch.device]:
+    """Find the device, and let PyTorch use this many CPU threads (None: all cores) until the block ends."""
+    if threads is not None and not 1 <= threads <= MOST_THREADS:
+        raise TPNError(f"--threads must be at least 1 and at most {MOST_THREADS}, not {threads}.")
+    found, before = find_device(device), torch.get_num_threads()
+    if threads is not None:
+        torch.set_num_threads(threads)
+    try:
+        yield found
+    finally:
+        torch.set_num_threads(before)
 
 
 def own_device(device: torch.device, processes: Processes) -> torch.device:

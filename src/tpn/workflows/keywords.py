@@ -6,6 +6,7 @@ in config.json.
 
 import ast
 import inspect
+import re
 import textwrap
 from collections.abc import Callable
 from dataclasses import MISSING, Field, fields
@@ -30,7 +31,9 @@ def takes(*kinds: type, without: tuple[str, ...] = ()) -> Callable[[Function], F
         known = {parameter.name for parameter in own} | set(without)
         options = {name: field for name, field in option_fields(*kinds).items() if name not in known}
         added = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_default(field), annotation=field.type)
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=_default(field), annotation=_plain(field.type)
+            )
             for name, field in options.items()
         ]
         function.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
@@ -88,7 +91,12 @@ def _default(field: "Field[Any]") -> Any:
 
 
 def _type_text(field: "Field[Any]") -> str:
-    annotation = get_args(field.type)[0] if get_origin(field.type) is Annotated else field.type
-    kind = inspect.formatannotation(annotation).replace("pathlib.", "").replace("typing.", "").replace("Literal", "")
+    kind = inspect.formatannotation(_plain(field.type)).replace("Literal", "")
+    kind = re.sub(r"\b(pathlib|typing|collections\.abc|tpn(\.\w+)+)\.(?=\w)", "", kind)
     default = _default(field)
     return kind if default is inspect.Parameter.empty else f"{kind}, default={default!r}"
+
+
+def _plain(annotation: Any) -> Any:
+    """Strip what is for the command line from a type."""
+    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
