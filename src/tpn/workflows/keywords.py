@@ -12,7 +12,11 @@ from collections.abc import Callable
 from dataclasses import MISSING, Field, fields
 from difflib import get_close_matches
 from functools import cache
-from typing import Annotated, Any, TypeVar, get_args, get_origin
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+from tpn.errors import TPNError
 
 Options = TypeVar("Options")
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -55,7 +59,21 @@ def option_fields(*kinds: type) -> dict[str, "Field[Any]"]:
 
 def build(kind: type[Options], options: dict[str, Any]) -> Options:
     """Take the fields of a dataclass out of `options`, and build it; what is not there has its default."""
-    return kind(**{name: options.pop(name) for name in option_fields(kind) if name in options})
+    fields_ = option_fields(kind)
+    return kind(**{name: _as_given(field, options.pop(name)) for name, field in fields_.items() if name in options})
+
+
+def _as_given(field: "Field[Any]", value: Any) -> Any:
+    """Take text as a path where a path is expected, and refuse a word that is not one of the choices."""
+    annotation = _plain(field.type)
+    members = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+    if isinstance(value, str) and Path in members and str not in members:
+        return Path(value)
+    choices = [choice for member in members if get_origin(member) is Literal for choice in get_args(member)]
+    if choices and value not in choices and not (value is None and type(None) in members):
+        flag = field.name.replace("_", "-")
+        raise TPNError(f"--{flag} must be {', '.join(map(str, choices[:-1]))} or {choices[-1]}, not {value!r}.")
+    return value
 
 
 def refuse_unknown(function: str, left: dict[str, Any], *kinds: type) -> None:

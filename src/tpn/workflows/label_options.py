@@ -62,9 +62,6 @@ class LabelOptions(DeviceOptions, CacheOptions):
     """Replace files that exist."""
 
     def __post_init__(self) -> None:
-        for name in ("out", "page", "copy_to", "link_to", "cache"):
-            if isinstance(path := getattr(self, name), str):  # as Python users write them
-                object.__setattr__(self, name, Path(path))
         if not 0 <= self.min_confidence <= 1:
             raise TPNError(f"--min-confidence must be at least 0 and at most 1, not {self.min_confidence}.")
         for name, least in (("suggest", 0), ("neighbours", 1), ("rounds", 0)):
@@ -72,7 +69,3 @@ class LabelOptions(DeviceOptions, CacheOptions):
                 raise TPNError(f"--{name} must be at least {least}, not {getattr(self, name)}.")
         if not 0 <= self.alpha < 1:
             raise TPNError(f"--alpha must be at least 0 and below 1, not {self.alpha}.")
-        for name, choices in (("length_scale", ("local", "learned")), ("class_prior", ("estimated", "none"))):
-            if getattr(self, name) not in choices:
-                flag = name.replace("_", "-")
-                raise TPNError(f"--{flag} must be {' or '.join(choices)}, not {getattr(self, name)!r}.")
