@@ -58,11 +58,13 @@ def test_it_is_what_the_command_does(place, features, capsys):
     np.save("features.npy", features + np.random.default_rng(1).normal(0, 120, features.shape))
     with open("few.csv", "w", newline="") as stream:
         csv.writer(stream).writerows([("path", "label"), *LABELS.items()])
-    options = ["--min-confidence", "0.9", "--suggest", "4", "--neighbours", "5", "--class-prior", "none"]
+    found = tpn.label_folder("photos", labels="few.csv", features="features.npy", neighbours=5, class_prior="none")
+    least = float(np.median(found.confidence))
+    options = ["--min-confidence", str(least), "--suggest", "4", "--neighbours", "5", "--class-prior", "none"]
     assert main(["label", "photos", "--labels", "few.csv", "--features", "features.npy", "--json", *options]) == 0
     printed = json.loads(capsys.readouterr().out)
     found = tpn.label_folder(
-        "photos", labels="few.csv", features="features.npy", min_confidence=0.9, suggest=4, neighbours=5,
+        "photos", labels="few.csv", features="features.npy", min_confidence=least, suggest=4, neighbours=5,
         class_prior="none", out="again.csv", page="again.html",
     )  # fmt: skip
     changes = ("files", "seconds")

@@ -12,12 +12,13 @@ import numpy as np
 import torch
 
 from tpn.errors import TPNError
-from tpn.images.containers import LARGEST_FILE, printable, too_large
+from tpn.images.containers import LARGEST_FILE, too_large
 from tpn.images.dataset_index import Problems
 from tpn.images.decoding import NotAnImage, decode
 from tpn.labelling.feature_cache import FeatureCache, digest, facts_of
 from tpn.labelling.networks import LazyNetwork, Network
 from tpn.progress import progress
+from tpn.text import printable
 
 IMAGES_AT_ONCE = 32
 UNREADABLE = "images cannot be read and are left out"

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from tpn.files import write_text
-from tpn.images.containers import as_text, printable
 from tpn.results import Result
+from tpn.text import as_text, printable
 
 MOST_CLASSES_SHOWN = 20
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from tpn.errors import TPNError
-from tpn.images.containers import printable
+from tpn.text import printable
 
 KnownLabels: TypeAlias = str | Path | Mapping[str, str] | Iterable[Any]
 DELIMITERS = ",;\t|"

@@ -7,10 +7,11 @@ from pathlib import Path, PurePosixPath
 
 from tpn.errors import TPNError
 from tpn.files import resolved
-from tpn.images.containers import Folder, as_text, printable
+from tpn.images.containers import Folder
 from tpn.images.dataset_index import Problems
 from tpn.images.layouts import NOT_IMAGES, is_image
 from tpn.labelling.label_lists import KnownLabel, KnownLabels, label_files, read_labels
+from tpn.text import as_text, printable
 
 UNLABELLED_FOLDERS = {"unlabelled", "unlabeled"}
 """Sub-folders that are not classes."""

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from tpn.images.containers import as_text
-from tpn.images.dataset_index import counted
 from tpn.images.decoding import NotAnImage, thumbnail
 from tpn.labelling.folder_labels import FolderLabels
 from tpn.progress import progress
+from tpn.text import as_text, counted
 
 MOST_IMAGES = 2400
 MOST_OF_A_CLASS, LEAST_OF_A_CLASS = 40, 4

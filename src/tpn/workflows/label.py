@@ -9,11 +9,11 @@ from typing import Any, Literal
 import numpy as np
 
 from tpn.errors import TPNError, TPNWarning
-from tpn.images.containers import printable
 from tpn.labelling.folder_labels import FolderLabels
 from tpn.labelling.label_lists import label_files
 from tpn.labelling.outputs import plan_outputs
 from tpn.progress import showing
+from tpn.text import printable
 from tpn.workflows.keywords import build, refuse_unknown, takes
 from tpn.workflows.label_options import LabelOptions
 

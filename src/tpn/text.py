@@ -1,0 +1,26 @@
+"""Names and numbers as text that any terminal and any file can take."""
+
+SINGULAR = {
+    "images": "image", "classes": "class", "files": "file", "folders": "folder", "rows": "row",
+    "are": "is", "have": "has", "repeat": "repeats",
+}  # fmt: skip
+
+
+def as_text(name: str) -> str:
+    """Return a file name as valid Unicode: bytes that are not text are written as backslash escapes."""
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
+def printable(name: str) -> str:
+    """Return a name as a terminal can show it, with line ends and other control characters escaped."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in as_text(name))
+
+
+def counted(count: int, what: str) -> str:
+    """Return a count and what it counts, such as "3 images are missing" or "1 image is missing"."""
+    return f"{count:,} {what}" if count != 1 else f"1 {' '.join(SINGULAR.get(word, word) for word in what.split())}"
+
+
+def size_text(size: float) -> str:
+    """Return a number of bytes in megabytes or gigabytes."""
+    return f"{size / 1e9:.2f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"
