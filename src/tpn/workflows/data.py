@@ -182,9 +182,9 @@ def show_data(
     setting = build(Setting, options)
     refuse_unknown("show_data", options, ImageOptions, Setting)
     _check(source, chosen)
+    from tpn.episodes.episode_sampler import draw_episodes
     from tpn.evaluation.plots.contact_sheet import draw_contact_sheet
     from tpn.evaluation.plots.figure import check_figure
-    from tpn.evaluation.protocol import draw_episodes
 
     path = Path(out)
     check_figure(path)

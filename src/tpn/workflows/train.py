@@ -14,7 +14,8 @@ from tpn.backbones._registry import check_backbone
 from tpn.episodes.setting import Setting
 from tpn.errors import Interrupted, TPNError
 from tpn.evaluation.intervals import percent
-from tpn.images.opening import check_size, open_images
+from tpn.images.opening import open_images
+from tpn.images.source_names import check_size
 from tpn.images.split import Images
 from tpn.methods._config import Config
 from tpn.methods._method import Method

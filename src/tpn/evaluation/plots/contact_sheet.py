@@ -1,7 +1,6 @@
 """The images of an episode, side by side."""
 
 from pathlib import Path
-from typing import Any
 
 from matplotlib.figure import Figure
 
