@@ -123,7 +123,7 @@ def test_a_full_disk_ends_the_training_with_a_word_and_loses_nothing(tmp_path, u
 
 
 def test_nothing_in_a_run_is_a_pickle(uninterrupted):
-    files = [name for name in os.listdir(uninterrupted.folder) if name != "tensorboard"]
+    files = [name for name in os.listdir(uninterrupted.folder) if name not in ("tensorboard", ".lock")]
     assert sorted(files) == ["checkpoint.safetensors", "config.json", "metrics.jsonl", "model.safetensors"]
 
 
