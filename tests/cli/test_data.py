@@ -180,7 +180,7 @@ def test_help_and_wrong_arguments_answer_without_loading_torch(arguments, code):
 
 def test_sizes_no_network_takes_are_refused_before_images_are_prepared(own, tmp_path, refused):
     complaint = refused("train", "tpn", "--data", f"folder:{own}", "--image-size", 15, *TINY, "--out", tmp_path / "run")
-    assert "needs at least 16x16 pixels" in complaint
+    assert "at least 16x16 pixels" in complaint
     assert not (tmp_path / "cache").exists()
 
 

@@ -5,6 +5,7 @@ import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from tpn.backbones._registry import check_backbone
 from tpn.images.split import Images
 from tpn.methods._config import Config
 from tpn.methods._registry import find_method
@@ -74,6 +75,7 @@ def settings_for(training: Training, budget: Budget) -> Config:
     if budget.resnet is not None and str(own.get("backbone", "")).startswith("resnet"):
         own["backbone"] = budget.resnet
     settings = find_method(training.method).Config(**own)
+    check_backbone(settings.backbone, settings.drop_block)
     if budget.validations is None:
         return settings
     every = -(-settings.episodes // budget.validations)

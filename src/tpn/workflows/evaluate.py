@@ -21,7 +21,7 @@ from tpn.results import Result
 from tpn.runs.folder import find_run
 from tpn.training.device import computing
 from tpn.training.preflight import warn_of_unlabelled
-from tpn.workflows.keywords import build, refuse_unknown, take, takes
+from tpn.workflows.keywords import build, option_fields, refuse_unknown, take, takes
 from tpn.workflows.options import EvaluateOptions
 
 if TYPE_CHECKING:
@@ -151,6 +151,9 @@ def evaluate_all(
 ) -> dict[str, EvaluationResult]:
     """Test several methods on the same episodes."""
     given = dict(options)
+    heads = [name for name in methods.values() if is_method_name(name)]
+    kinds = [EvaluateOptions, Setting, *(find_method(str(name)).Config for name in heads)]
+    refuse_unknown(caller, {name: None for name in given if name not in option_fields(*kinds)}, *kinds)
     test = build(EvaluateOptions, given)
     episode = take(Setting, given)
     with showing(progress), computing(test.threads, test.device) as device:
@@ -158,7 +161,6 @@ def evaluate_all(
             name: find_subject(method, data, as_method, backbone, test, episode, given, device)
             for name, method in methods.items()
         }
-        refuse_unknown(caller, given, EvaluateOptions, Setting)
         if len(data_of := {subject.data for subject, _ in found.values()}) > 1:
             one, other, *_ = sorted(data_of)
             raise TPNError(f"The runs were trained on {one} and {other}: say with --data on which to compare them.")
@@ -171,6 +173,11 @@ def evaluate_all(
             [outcome] = subject.test([setting], test.episodes, test.seed, test.batch_norm, name or "evaluating")
             results[name] = as_result(outcome, subject, setting, test, methods[name])
         return results
+
+
+def is_method_name(method: Any) -> bool:
+    """Is it the name of a method, and not a run folder?"""
+    return isinstance(method, str) and method in list_methods() and not find_run(method).exists
 
 
 def common_setting(settings: dict[str, Setting | None], given: dict[str, Any]) -> Setting:
@@ -205,11 +212,12 @@ def find_subject(
         images = data if isinstance(data, Images) else open_images(data, method.dimensions.image_size, cache=test.cache)
         return Subject(method.to(device), images.spec, images.split(test.split)), None
     run = find_run(method)
-    if not run.exists and isinstance(method, str) and method in list_methods():
+    if is_method_name(method):
+        method = str(method)
         if not isinstance(data, Images):
             raise TPNError(f"{method} is a method, not a run folder: train it first, or give it features.")
         setting = Setting(**episode)
-        chosen = take(find_method(method).Config, settings)
+        chosen = take(find_method(method).Config, dict(settings))
         return head_on_features(method, chosen, data, test.split, setting), None
     if backbone is not None:
         backbone_name(backbone)
