@@ -155,7 +155,9 @@ def test_what_needs_training_or_images_says_so(features, arrays, tmp_path):
 def test_length_scales_are_learned_on_features(features, tmp_path):
     data = tpn.images_from(train=features, val=features, test=features, labels_restart=True)
     tiny = {name: value for name, value in TINY.items() if name != "backbone"}
-    run = tpn.train("tpn", data, out=tmp_path / "run", **{**tiny, "episodes": 100, "validate_every": 50})
+    run = tpn.train(
+        "tpn", data, out=tmp_path / "run", k=5, **{**tiny, "query": 12, "episodes": 100, "validate_every": 50}
+    )
     assert run.config.settings.backbone == "identity"
     assert tpn.evaluate(run, data, episodes=20, progress=False).accuracy > 0.6
     with pytest.raises(tpn.TPNError, match="nothing to train"):

@@ -8,16 +8,17 @@ from dataclasses import replace
 import pytest
 
 from tests.paper import BUDGET, do, one_cell, planned, semi_supervised, table
+from tpn.episodes.episode_sampler import draw_episodes
 from tpn.episodes.setting import Setting
 from tpn.errors import TPNError
-from tpn.evaluation.protocol import draw_episodes, evaluate
+from tpn.evaluation.protocol import evaluate
 from tpn.paper import recipe, timing
 from tpn.paper.budget import BUDGETS
 from tpn.paper.experiments import EXPERIMENTS
 from tpn.paper.job import Job, finished, read_result, read_timing
 from tpn.paper.plan import name_of
 from tpn.paper.worker import perform, perform_logged
-from tpn.runs.folder import load
+from tpn.runs.loading import load
 
 
 def one_job(images, out, experiment=None, **budget):
