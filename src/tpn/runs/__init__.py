@@ -1,0 +1,1 @@
+"""What a training leaves behind, and reading it again."""

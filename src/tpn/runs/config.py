@@ -1,0 +1,98 @@
+"""All that decides the outcome of a run: what config.json holds."""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from tpn.episodes.setting import Setting
+from tpn.errors import TPNError
+from tpn.images.split import Images
+from tpn.methods._config import Config
+from tpn.methods._method import Dimensions
+
+ENDS = {"episodes": 1, "patience": 0}
+"""Settings that say when a training ends; a training that is resumed may change them."""
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """What was trained, on what data, how: all that decides the outcome of a run."""
+
+    method: str
+    settings: Config
+    episode: Setting
+    data: str
+    image_size: int
+    channels: int
+    train_classes: int
+    mean: tuple[float, ...]
+    """Mean of the training images in each channel, for values of 0 to 1."""
+    std: tuple[float, ...]
+    data_digest: str
+    """A digest of the images: with others, it would be another run."""
+    class_seed: int
+    seed: int
+    init: str | None = None
+    """The run whose weights it started from (warm start)."""
+    init_weights: str = ""
+    """A digest of those weights."""
+    began_as: str = ""
+    """The digest that the run began with, where this version of tpn would compute another."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("image_size", 1), ("channels", 1), ("train_classes", 1)):
+            if getattr(self, name) < least:
+                raise TPNError(f"{name} must be at least {least}, not {getattr(self, name)}.")
+        if len(self.mean) not in (0, self.channels) or len(self.std) != len(self.mean):
+            raise TPNError(f"mean and std must have a number for each of the {self.channels} channels.")
+
+    @classmethod
+    def on(cls, images: Images, **settings: Any) -> "RunConfig":
+        """Return the settings of a run on these images: what is given, and what follows from the images."""
+        return cls(
+            data=images.spec,
+            image_size=images.image_size,
+            channels=images.channels,
+            train_classes=len(images.split("train").classes),
+            mean=images.mean,
+            std=images.std,
+            data_digest=images.digest,
+            **settings,
+        )
+
+    @property
+    def digest(self) -> str:
+        """Ties weights to their run: a digest of its settings, but for where things lie and when to stop."""
+        return self.began_as or content_digest(asdict(self))
+
+    @property
+    def dimensions(self) -> Dimensions:
+        """The data that the network is built for."""
+        way, shot = self.episode.way, self.episode.shot
+        return Dimensions(self.channels, self.image_size, way, shot, self.train_classes, self.mean, self.std)
+
+    def differences(self, other: "RunConfig") -> list[str]:
+        """Return the settings in which two runs differ, in words."""
+        mine, others = (_flatten(asdict(replace(config, began_as=""))) for config in (self, other))
+        return [
+            f"{name} is {others.get(name)}, not {mine.get(name)}"
+            for name in {**mine, **others}
+            if mine.get(name) != others.get(name)
+        ]
+
+
+def content_digest(content: dict[str, Any]) -> str:
+    """Compute the digest of a run from what its config.json holds."""
+    decisive = {name: value for name, value in content.items() if name != "began_as"}
+    settings = content.get("settings")
+    decisive |= {"data": "", "init": None, "settings": {**(settings if isinstance(settings, dict) else {}), **ENDS}}
+    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _flatten(nested: dict[str, Any]) -> dict[str, Any]:
+    """Return settings without the groups they are in, named as flags."""
+    flat: dict[str, Any] = {}
+    for name, value in nested.items():
+        flat.update(_flatten(value) if isinstance(value, dict) else {name.replace("_", "-"): value})
+    return flat

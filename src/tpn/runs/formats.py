@@ -1,0 +1,48 @@
+"""Reading what earlier versions of tpn have written: every format of a run folder that was ever released.
+
+    format 4    `pictures` is what `data_digest` is now; SNAIL's projection was called `embed`
+    format 5    today
+"""
+
+from typing import Any
+
+from torch import Tensor
+
+from tpn.episodes.setting import Setting
+from tpn.errors import TPNError
+from tpn.methods._registry import find_method
+from tpn.runs.config import RunConfig, content_digest
+from tpn.runs.settings_json import from_json
+
+FORMAT = 5
+READABLE = (4, 5)
+ABOUT = ("format", "written_with")
+"""What config.json says besides the settings."""
+
+
+def config_from_json(content: dict[str, Any]) -> RunConfig:
+    """Turn what a config.json of any format holds into the settings of a run."""
+    version = content.get("format")
+    if version not in READABLE:
+        raise TPNError(f"it has the format {version!r}; this version of tpn reads {' and '.join(map(str, READABLE))}.")
+    content = {name: value for name, value in content.items() if name not in ABOUT}
+    digest = str(content.get("began_as") or content_digest(content))
+    if version == 4:
+        content["data_digest"] = content.pop("pictures", None)
+    kinds = {"settings": find_method(str(content.get("method"))).Config, "episode": Setting}
+    config = from_json(RunConfig, content | {name: from_json(kind, content.get(name)) for name, kind in kinds.items()})
+    return config if config.digest == digest else RunConfig(**{**vars(config), "began_as": digest})
+
+
+def current_names(method: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return tensors under the names that they have today."""
+    return {current_name(method, name): tensor for name, tensor in tensors.items()}
+
+
+def current_name(method: str, name: str) -> str:
+    """Return the name that a weight of a method has today."""
+    if method == "snail":
+        for prefix in ("", "model/", "optimiser/"):
+            if name.startswith(f"{prefix}embed."):
+                return name.replace(f"{prefix}embed.", f"{prefix}projection.", 1)
+    return name

@@ -1,0 +1,99 @@
+"""From a run folder to the trained method."""
+
+import hashlib
+import os
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tpn.backbones._registry import Network, backbone_name
+from tpn.errors import TPNError
+from tpn.methods._config import Config
+from tpn.methods._method import Method
+from tpn.methods._registry import build_method, find_method
+from tpn.runs.config import RunConfig
+from tpn.runs.folder import Run, find_run
+from tpn.runs.tensors import not_finite, write_tensors
+
+
+def load(
+    run: str | os.PathLike[str], as_method: str | None = None, backbone: str | Network | None = None
+) -> Method:
+    """Load the method that was trained in a run, with its best weights, ready to use.
+
+    Parameters
+    ----------
+    run : path
+        A run folder; or `mini-conv4`, the TPN that comes with the package, trained on miniImageNet.
+    as_method : str, optional
+        Another method with the same weights: prototypes learned by `protonet` can be refined by `soft-kmeans`.
+    backbone : str, nn.Module or callable, optional
+        The network of the run, if it is not one of tpn's or of an installed package: a run folder alone never makes tpn
+        import other code.
+
+    Returns
+    -------
+    Method
+        An `nn.Module`: `method(images)` embeds, `method.fit(support, labels).predict(query)` classifies.
+
+    Examples
+    --------
+    >>> import tpn
+    >>> method = tpn.load("mini-conv4")
+    """
+    found = find_run(run)
+    return load_run(found, found.read_config(), as_method, backbone)
+
+
+def load_run(
+    run: Run, config: RunConfig, as_method: str | None = None, backbone: str | Network | None = None
+) -> Method:
+    """Load the method of a run whose settings have been read."""
+    if backbone is not None and backbone_name(backbone) != config.settings.backbone:
+        raise TPNError(
+            f"{run.folder} was trained with the backbone {config.settings.backbone}, not with "
+            f"{backbone_name(backbone)}."
+        )
+    name = as_method or config.method
+    weights = run.read_weights(config)  # refuses settings that do not belong to the weights
+    method = build_method(name, settings_for(name, config.settings), config.dimensions)
+    if name != config.method and weights.keys() != method.state_dict().keys():
+        raise TPNError(f"{run.folder} is a run of {config.method}, whose weights are not those that {name} needs.")
+    load_weights(method, weights, run.model_file)
+    return method.eval()
+
+
+def settings_for(name: str, settings: Config) -> Config:
+    """Return these settings, as far as they mean the same to a method, with its own defaults for the others."""
+    kind = find_method(name).Config
+    shared = next(base for base in kind.__mro__ if issubclass(base, Config) and isinstance(settings, base))
+    return kind(**{field.name: getattr(settings, field.name) for field in fields(shared)})
+
+
+def load_weights(method: Method, tensors: dict[str, torch.Tensor], source: Path) -> None:
+    """Copy tensors into a method of the same shape, keeping the method's memory layout."""
+    if broken := not_finite(tensors):
+        raise TPNError(f"{source} is damaged: {broken} is not finite.")
+    for name, tensor in method.state_dict().items():
+        if name in tensors and tensors[name].dtype != tensor.dtype:
+            raise TPNError(f"{source} is damaged: {name} is of type {tensors[name].dtype}, not {tensor.dtype}.")
+    try:
+        method.load_state_dict(tensors)
+    except RuntimeError as failure:
+        reason = " ".join(str(failure).split())
+        raise TPNError(f"{source} does not fit the settings of its run: {reason}") from failure
+
+
+def save_weights(method: Method, path: Path, facts: dict[str, Any]) -> None:
+    """Write a method's weights."""
+    write_tensors(path, method.state_dict(), facts)
+
+
+def weights_digest(run: Run) -> str:
+    """Return a digest of the best weights of a run."""
+    try:
+        return hashlib.sha256(run.model_file.read_bytes()).hexdigest()[:16]
+    except OSError as failure:
+        raise TPNError(f"Cannot read {run.model_file}: {failure.strerror}.") from failure
