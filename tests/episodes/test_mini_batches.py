@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import noise
-from tpn.episodes.episode_sampler import Pools
 from tpn.episodes.mini_batches import MiniBatches
+from tpn.episodes.partition import ClassPools
+from tpn.episodes.sampler import load_images
 from tpn.episodes.setting import Setting
 from tpn.episodes.task import Role, as_training_task
 from tpn.errors import TPNError
-from tpn.evaluation.protocol import load_images
-from tpn.methods.classifier_baseline import training_classes
+from tpn.methods._classifier_training import training_classes
 
 SPLIT = noise(classes=6, per_class=[4, 9, 5, 7, 8, 7])
 CLASSES = np.repeat(np.arange(6), SPLIT.counts)
@@ -60,7 +60,7 @@ def test_a_damaged_state_is_refused(drawn):
 
 def test_of_divided_classes_only_labelled_images_come():
     split, setting = replace(SPLIT, name="train"), Setting(labelled_share=0.5, split_seed=3)
-    labelled = np.concatenate(Pools(split, setting).labelled)
+    labelled = np.concatenate(ClassPools(split, setting).labelled)
     batches = MiniBatches(split, setting, len(labelled), seed=0)
     assert sorted(batches.draw().images) == sorted(labelled)
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.conftest import noise, sampler
+from tests.conftest import draw_task, noise, sampler
 from tpn.backbones.batch_norm import batch_statistics
 from tpn.episodes.setting import Setting
 from tpn.episodes.task import Role, as_task
@@ -22,7 +22,6 @@ from tpn.methods._config import Config
 from tpn.methods._method import Dimensions, Info, Method
 from tpn.methods._registry import build_method, find_method
 from tpn.methods.tpn import TPN, TPNConfig
-from tpn.training.loop import draw_task
 
 SETTING = Setting(way=3, shot=1, query=5)
 
@@ -32,7 +31,7 @@ def method(drawings):
     torch.manual_seed(0)
     built = TPN(TPNConfig(k=5), Dimensions(1, 28, 3, 1, 50)).train()
     for _ in range(30):  # until its running statistics are those of the drawings
-        built.start(draw_task(sampler(drawings, way=3), 1))
+        built.initialise(draw_task(sampler(drawings, way=3), 1))
     return built
 
 

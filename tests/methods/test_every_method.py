@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass, replace
 import pytest
 import torch
 
-from tests.conftest import sampler
+from tests.conftest import draw_task, sampler
 from tpn.cli import main
 from tpn.episodes.setting import Setting
 from tpn.episodes.task import as_task
@@ -15,10 +15,9 @@ from tpn.evaluation.protocol import draw_episodes, embed_rows, evaluate
 from tpn.methods._adaptation import Adapting
 from tpn.methods._method import Dimensions
 from tpn.methods._registry import all_methods, build_method, find_method, register
-from tpn.runs.folder import load, load_weights
+from tpn.runs.loading import load, load_weights
 from tpn.runs.tensors import read_tensors
 from tpn.training import loop
-from tpn.training.loop import draw_task
 from tpn.training.optimiser import build_optimiser
 from tpn.training.stopping import Stopped
 
@@ -100,7 +99,7 @@ def test_it_takes_images_of_any_size_and_colour(name, build, size, channels):
 def test_every_parameter_that_is_not_frozen_moves_in_five_steps(name, build, dimensions, drawings):
     method = build(dimensions).train()
     drawn = sampler(drawings, **SETTING)
-    method.start(draw_task(drawn, 1))
+    method.initialise(draw_task(drawn, 1))
     before = {key: parameter.detach().clone() for key, parameter in method.named_parameters()}
     optimiser = build_optimiser(method)
     for _ in range(5):
@@ -134,7 +133,7 @@ def test_a_batch_of_episodes_scores_as_they_do_one_by_one(name, build, dimension
 
 def test_other_queries_matter_just_if_it_is_transductive(name, build, dimensions, drawings):
     method = build(dimensions)
-    method.train().start(draw_task(sampler(drawings, **SETTING), 1))
+    method.train().initialise(draw_task(sampler(drawings, **SETTING), 1))
     task, _ = embedded_task(method, drawings, **SETTING)
     last = task.n_support + task.n_query
     kept = torch.cat([task.inputs[:, : task.n_support + 5], task.inputs[:, last:]], dim=1)
@@ -145,7 +144,7 @@ def test_other_queries_matter_just_if_it_is_transductive(name, build, dimensions
 
 def test_unlabelled_images_matter_just_if_it_says_so(name, build, dimensions, drawings):
     method = build(dimensions)
-    method.train().start(draw_task(sampler(drawings, **SETTING), 1))
+    method.train().initialise(draw_task(sampler(drawings, **SETTING), 1))
     task, _ = embedded_task(method, drawings, **SETTING)
     without = replace(task, inputs=task.inputs[:, : task.n_support + task.n_query])
     same = torch.allclose(method.score(without), method.score(task), rtol=1e-4, atol=1e-5)
@@ -164,7 +163,7 @@ def test_the_same_seed_gives_the_same_weights(name, build, dimensions, drawings)
     def weights():
         method = build(dimensions).train()
         drawn, optimiser = sampler(drawings, **SETTING), build_optimiser(method)
-        method.start(draw_task(drawn, 1))
+        method.initialise(draw_task(drawn, 1))
         for _ in range(2):
             optimiser.zero_grad()
             method.learn(draw_task(drawn, 1))

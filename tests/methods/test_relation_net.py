@@ -6,7 +6,6 @@ import torch.nn.functional as F
 
 from tests.conftest import noise
 from tests.methods.reference import double_task
-from tpn.errors import TPNError
 from tpn.methods.relation_net import RelationNet
 
 
@@ -94,16 +93,3 @@ def test_the_relation_module_matters(dimensions, drawings):
         if isinstance(layer, torch.nn.Conv2d | torch.nn.Linear):
             layer.reset_parameters()
     assert not torch.allclose(method.score(embedded), scores, rtol=1e-2)
-
-
-@pytest.mark.parametrize(
-    ("settings", "complaint"),
-    [
-        ({"lr": 0.0}, "--lr must be above 0"),
-        ({"halve_every": 0}, "--halve-every must be at least 1, not 0"),
-        ({"backbone": "vgg"}, "Unknown backbone 'vgg'"),
-    ],
-)
-def test_settings_out_of_range_are_refused(settings, complaint):
-    with pytest.raises(TPNError, match=complaint):
-        RelationNet.Config(**settings)

@@ -4,9 +4,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from tests.conftest import refuses_setting
 from tests.methods import reference
 from tests.methods.reference import double_task, gradients
-from tpn.errors import TPNError
 from tpn.methods.tadam import TADAM, TADAMConfig
 
 BACKBONES = ["conv4-32", "resnet12-16"]
@@ -253,14 +253,12 @@ def test_every_episode_of_a_step_is_counted_and_remembered(dimensions, drawings)
 
 
 @pytest.mark.parametrize(
-    ("settings", "complaint"),
+    "settings",
     [
-        ({"conditioning_penalty": -1.0}, "--conditioning-penalty must be a number of at least 0, not -1.0"),
-        ({"auxiliary": float("inf")}, "--auxiliary must be a number of at least 0, not inf"),
-        ({"auxiliary": float("nan")}, "--auxiliary must be a number of at least 0, not nan"),
-        ({"episodes": 0}, "--episodes must be at least 1, not 0"),
+        {"conditioning_penalty": -1.0},
+        {"auxiliary": float("inf")},
+        {"auxiliary": float("nan")},
     ],
 )
-def test_settings_out_of_range_are_refused(settings, complaint):
-    with pytest.raises(TPNError, match=complaint):
-        TADAMConfig(**settings)
+def test_settings_out_of_range_are_refused(settings):
+    refuses_setting(TADAMConfig, settings)

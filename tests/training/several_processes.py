@@ -30,8 +30,8 @@ from tpn.images.opening import open_images
 from tpn.methods._method import Dimensions
 from tpn.methods._registry import build_method, find_method
 from tpn.training import loop
-from tpn.training.device import CPU, Machine
-from tpn.training.distributed import Part, Processes, find_processes
+from tpn.training.device import CPU, Execution
+from tpn.training.distributed import Learner, Processes, find_processes
 from tpn.training.optimiser import build_optimiser
 
 COUNT, LONGEST = 2, 60
@@ -115,7 +115,7 @@ def learn_once(name: str, processes: Processes) -> dict[str, object]:
     settings = find_method(name).Config(backbone="conv4-32", **CASES[name])
     method = build_method(name, settings, Dimensions(1, 28, 3, 2, 50, (0.1,), (0.3,))).train().double()
     task = loop.draw_task(draws(name), 2, processes=processes)
-    learned = Part(method, processes).learn(replace(task, inputs=task.inputs.double()))
+    learned = Learner(method, processes).learn(replace(task, inputs=task.inputs.double()))
     return {
         "gradients": {name: parameter.grad for name, parameter in method.named_parameters()},
         "buffers": dict(method.named_buffers()),
@@ -139,7 +139,7 @@ def learn_unevenly(processes: Processes) -> dict[str, object]:
             return learned
 
     method = Uneven(kind.Config(backbone="conv4-32", batch_size=16), Dimensions(1, 28, 3, 2, 50)).train()
-    Part(method, processes).learn(loop.draw_task(draws("classifier-baseline"), 2, processes=processes))
+    Learner(method, processes).learn(loop.draw_task(draws("classifier-baseline"), 2, processes=processes))
     return {
         "before": method.before,
         "after": method.backbone.blocks[0].norm.bias.grad,
@@ -151,7 +151,7 @@ def overflow(processes: Processes) -> dict[str, object]:
     """A step in float16, in which gradients overflow in the second process only."""
     torch.manual_seed(0)
     method = build_method("protonet", find_method("protonet").Config(episodes_per_step=2), Dimensions(1, 28, 3, 2, 50))
-    Machine(CPU, "float16").prepare(method.train())
+    Execution(CPU, "float16").prepare(method.train())
     method.scaler = torch.amp.GradScaler("cpu", init_scale=64.0)
     loss = method.loss
 
@@ -162,7 +162,7 @@ def overflow(processes: Processes) -> dict[str, object]:
     before = [parameter.detach().clone() for parameter in method.parameters()]
     method.loss = overflowing
     state = loop.State()
-    part = Part(method, processes)
+    part = Learner(method, processes)
     loop.step(method, build_optimiser(method), draws("protonet"), state, method.config, part)
     skipped = all(torch.equal(*pair) for pair in zip(before, method.parameters(), strict=True))
     return {"scale": method.scaler.get_scale(), "skipped": skipped}

@@ -9,7 +9,7 @@ import sys
 import pytest
 import torch
 
-from tests.conftest import sampler
+from tests.conftest import draw_task, sampler
 from tests.training.test_resuming import assert_the_same
 from tpn.cli import main
 from tpn.errors import TPNError
@@ -18,8 +18,7 @@ from tpn.methods._registry import build_method, find_method
 from tpn.runs.folder import Run
 from tpn.runs.tensors import read_tensors
 from tpn.training import loop
-from tpn.training.device import CPU, Machine, find_device
-from tpn.training.loop import draw_task
+from tpn.training.device import CPU, Execution, find_device
 from tpn.training.optimiser import build_optimiser
 from tpn.training.stopping import Stopped
 
@@ -31,7 +30,7 @@ def prepared(name, precision, backbone="conv4"):
     torch.manual_seed(0)
     config = find_method(name).Config(backbone=backbone)
     method = build_method(name, config, Dimensions(1, 28, 3, 2, 50)).train()
-    Machine(CPU, precision).prepare(method)
+    Execution(CPU, precision).prepare(method)
     if precision == "float16":
         method.scaler = torch.amp.GradScaler("cpu", init_scale=64.0)  # training would come down to it by itself
     return method
@@ -111,7 +110,7 @@ def test_auto_is_the_processor_in_full_precision_where_there_is_nothing_else():
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     assert find_device("auto") == CPU
-    assert Machine().computing("auto", compile=False) == Machine(CPU, "float32", False)
+    assert Execution().computing("auto", compile=False) == Execution(CPU, "float32", False)
 
 
 @pytest.mark.parametrize("name", ["gpu", "cuda:99", "", "meta", "cpu:x", "cpu:3", "hpu", "cuda:-1", "privateuseone"])

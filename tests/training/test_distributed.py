@@ -20,8 +20,8 @@ from tpn.methods._registry import build_method
 from tpn.runs.folder import Run
 from tpn.runs.tensors import read_tensors
 from tpn.training import loop
-from tpn.training.device import CPU, Machine, own_device
-from tpn.training.distributed import ALONE, Part, Processes, find_processes
+from tpn.training.device import CPU, Execution, own_device
+from tpn.training.distributed import ALONE, Learner, Processes, find_processes
 from tpn.training.stopping import Stopped, StopRequest
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked, and limited")
@@ -232,8 +232,8 @@ def test_alone_a_signal_stops_at_once_and_among_others_when_all_know():
     request.signal = signal.SIGTERM
     method = build_method("protonet", Config(backbone="conv4-32"), Dimensions(1, 28, 3, 2, 50))
     with pytest.raises(Stopped):
-        Part(method, ALONE, 0, request).raise_if_asked()
-    part = Part(method, ALONE, 0, request)
+        Learner(method, ALONE, 0, request).raise_if_asked()
+    part = Learner(method, ALONE, 0, request)
     part.processes = TWO
     part.raise_if_asked()
     part._agreed = signal.SIGTERM
@@ -242,6 +242,6 @@ def test_alone_a_signal_stops_at_once_and_among_others_when_all_know():
 
 
 def test_a_machine_keeps_its_processes_when_it_computes_otherwise():
-    assert Machine(processes=TWO).computing("auto", compile=False).processes == TWO
+    assert Execution(processes=TWO).computing("auto", compile=False).processes == TWO
     assert loop.ON_CPU.processes == ALONE
     assert os.environ.get("TORCHELASTIC_RUN_ID") is None

@@ -7,7 +7,8 @@ import torch
 
 from tpn.cli import main
 from tpn.methods._registry import all_methods
-from tpn.runs.folder import Run, load
+from tpn.runs.folder import Run
+from tpn.runs.loading import load
 from tpn.runs.tensors import read_tensors, write_tensors
 from tpn.training import loop
 from tpn.training.stopping import Stopped
