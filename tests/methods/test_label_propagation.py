@@ -54,7 +54,7 @@ def test_it_is_tpn_without_length_scales(dimensions, drawings):
     method, tpn = build(dimensions, sigma=0.3), build(dimensions, TPN)
     tpn.backbone.load_state_dict(method.backbone.state_dict())
     task = double_task(drawings)
-    tpn.start(task)
+    tpn.initialise(task)
     scores = method.score(method.embedded(task))
     assert not torch.allclose(tpn.score(tpn.embedded(task)), scores, rtol=1e-2)
     torch.nn.init.zeros_(tpn.length_scale.out.weight)

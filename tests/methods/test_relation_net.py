@@ -6,6 +6,7 @@ import torch.nn.functional as F
 
 from tests.conftest import noise
 from tests.methods.reference import double_task
+from tpn.errors import TPNError
 from tpn.methods.relation_net import RelationNet
 
 
@@ -74,6 +75,14 @@ def test_on_large_images_maps_have_the_size_of_the_paper(dimensions):
     method = RelationNet(RelationNet.Config(), replace(dimensions, image_size=84, channels=3))
     assert method.backbone.map_shape == (64, 19, 19)
     assert method.relation.hidden.in_features == 64 * 3 * 3
+
+
+@pytest.mark.parametrize("backbone", ["identity", "efficientnet-lite0"])
+def test_a_backbone_without_maps_is_refused_but_not_one_whose_maps_of_small_images_are_small(dimensions, backbone):
+    size = {"identity": 1, "efficientnet-lite0": 32}[backbone]
+    with pytest.raises(TPNError, match=r"feature maps.*one vector per image"):
+        RelationNet(RelationNet.Config(backbone=backbone), replace(dimensions, image_size=size))
+    RelationNet(RelationNet.Config(backbone="conv4"), replace(dimensions, image_size=16))
 
 
 @pytest.mark.parametrize("change", [{"together": torch.mean}, {"class_first": False}])

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ from torch import nn
 from tests.conftest import refuses_setting
 from tests.methods import reference
 from tests.methods.reference import double_task, gradients
+from tpn.errors import TPNError
 from tpn.methods.tadam import TADAM, TADAMConfig
 
 BACKBONES = ["conv4-32", "resnet12-16"]
@@ -262,3 +265,10 @@ def test_every_episode_of_a_step_is_counted_and_remembered(dimensions, drawings)
 )
 def test_settings_out_of_range_are_refused(settings):
     refuses_setting(TADAMConfig, settings)
+
+
+def test_a_backbone_without_batch_normalisation_cannot_be_conditioned(dimensions):
+    features = replace(dimensions, channels=8, image_size=1)
+    with pytest.raises(TPNError, match="batch normalisation"):
+        TADAM(TADAMConfig(backbone="identity"), features)
+    TADAM(TADAMConfig(backbone="identity", conditioning=False), features)
