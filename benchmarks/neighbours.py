@@ -1,4 +1,4 @@
-"""The graph's neighbours: the divisions of LabelPropagator, faiss, and scikit-learn, on the same vectors in turns.
+"""The graph's neighbours: the k-means trees of LabelPropagator, faiss, and scikit-learn, on the same vectors in turns.
 
 The 10 nearest others of each of 20,000 and 100,000 vectors (those of the benchmark `labelling`, which have no structure
 but their classes, and others that lie near a surface of 8 dimensions), how many of the true ones are found, and how
@@ -26,7 +26,7 @@ def main() -> None:
 
 def compare(name: str, points: np.ndarray) -> None:
     ways: dict[str, Callable[[], np.ndarray]] = {
-        "divisions": lambda: Neighbours(points, K).of_each_other()[1],
+        "k-means trees": lambda: Neighbours(points, K).query_self()[1],
         "faiss, 6 cells": lambda: cells(points, 6),
         "faiss, 16 cells": lambda: cells(points, 16),
     }

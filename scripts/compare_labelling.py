@@ -25,10 +25,10 @@ from sklearn.semi_supervised import LabelSpreading
 from tpn import LabelPropagator
 from tpn.images.opening import open_images
 from tpn.images.split import Images
-from tpn.labelling.networks import DEFAULT, find_network
+from tpn.labelling.networks import EFFICIENTNET, find_network
 from tpn.labelling.suggestions import suggest
 from tpn.progress import progress
-from tpn.semi_supervised.feature_scaling import prepare
+from tpn.semi_supervised.feature_scaling import scale_features
 
 BINS = 15
 SUGGESTED = 20
@@ -59,7 +59,7 @@ def embedded(images: Images, splits: list[str], places: range, folder: Path) -> 
     """The features of the images at these places in each class, and their classes."""
     file = folder / f"{len(splits)}-{places.start}-{places.stop}.npz"
     if not file.is_file():
-        network = find_network(DEFAULT, torch.device("cpu")).load()
+        network = find_network(EFFICIENTNET, torch.device("cpu")).load()
         features, truth = [], []
         for split in map(images.split, splits):
             rows = np.concatenate([start + np.array(places) for start in split.starts[:-1]])
@@ -82,7 +82,7 @@ def compare(name: str, features: np.ndarray, truth: np.ndarray, balanced: bool, 
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
         rows = np.arange(len(truth)) if balanced else unbalanced(truth, rng)
-        y, points = truth[rows], prepare(features[rows])
+        y, points = truth[rows], scale_features(features[rows])
         given = few(y, labels, rng)
         rest = given < 0
         model = LabelPropagator().fit(points, given)

@@ -1,9 +1,9 @@
-"""Put the reports of experiments together to one page: docs/results.md.
+"""Combine the reports of experiments into one page: docs/results.md.
 
     python -m scripts.results_page docs/results docs/results.md
 
-The folder is the --out of `tpn paper`: its Markdown reports, in the order of `tpn paper list`. The page has what each
-of them begins with, up to its learning curves, and the command that made it; the whole report is linked.
+The folder is the --out of `tpn paper`. The page has the beginning of each Markdown report, up to its learning curves,
+in the order of `tpn paper list`, with the command that made it and a link to the full report.
 """
 
 import argparse
@@ -17,9 +17,8 @@ from tpn.paper.experiments import EXPERIMENTS
 INTRODUCTION = """# What we measured
 
 Every table below was made by the `tpn paper` command above it, from real trainings and tests: accuracies on classes
-that were never trained on, with their uncertainty. The results themselves, with the accuracy of each test episode, are
-the files in [results/results](BESIDE/results). What the budgets are, and what was done other than in the paper, is in
-[paper.md](paper.md).
+not seen in training, with their uncertainty. The accuracy of each test episode is in the files in
+[results/results](BESIDE/results). Budgets, and differences from the paper, are described in [paper.md](paper.md).
 """
 UNTIL = "## Learning curves"
 
@@ -32,21 +31,21 @@ def main() -> None:
     folder: Path = options.folder
     reports = [report for name in EXPERIMENTS for report in sorted(folder.glob(f"{name}-*.md"))]
     if not reports:
-        parser.error(f"there are no reports in {folder}")
+        parser.error(f"no reports in {folder}")
     beside = Path(os.path.relpath(folder.resolve(), options.page.resolve().parent))
     sections = [section(report, beside) for report in reports]
     write_text(options.page, "\n\n".join([INTRODUCTION.strip().replace("BESIDE", beside.as_posix()), *sections]) + "\n")
 
 
 def section(report: Path, beside: Path) -> str:
-    """The beginning of a report."""
+    """Return the beginning of a report."""
     text = report.read_text(encoding="utf-8")
     command = re.search(r"^    tpn paper .*$", text, re.MULTILINE)
     title, _, rest = text.partition(UNTIL)[0].strip().partition("\n")
     rest = re.sub(r"^## ", "### ", rest, flags=re.MULTILINE)
     rest = re.sub(r"\]\(([^)]+\.png)\)", rf"]({beside.as_posix()}/\1)", rest)
     made = f"{command.group()}\n\n" if command else ""
-    return f"#{title}\n\n{made}{rest.strip()}\n\n[The whole report]({beside.as_posix()}/{report.name})"
+    return f"#{title}\n\n{made}{rest.strip()}\n\n[Full report]({beside.as_posix()}/{report.name})"
 
 
 if __name__ == "__main__":

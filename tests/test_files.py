@@ -1,9 +1,11 @@
 import os
+import subprocess
+import sys
 
 import pytest
 
 from tpn.errors import TPNError
-from tpn.files import make_folder, read_json, replacing, sweep, write_json, write_text
+from tpn.files import holding, make_folder, read_json, replacing, sweep, write_json, write_text
 
 
 def test_what_was_written_is_read_back(tmp_path):
@@ -50,3 +52,48 @@ def test_sweeping_removes_unfinished_files_only(tmp_path):
     (tmp_path / "model.safetensors").write_text("whole")
     sweep(tmp_path)
     assert os.listdir(tmp_path) == ["model.safetensors"]
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from tpn.files import holding
+with holding(Path(sys.argv[1]), "held"):
+    print("holding", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("end", ["killed", "left"])
+def test_a_folder_is_held_by_one_process_until_that_ends(tmp_path, end):
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "holding\n"
+    with pytest.raises(TPNError, match="somebody else"), holding(tmp_path, "somebody else"):
+        pass
+    if end == "killed":
+        holder.kill()
+    holder.communicate()
+    with holding(tmp_path, "somebody else"):
+        assert [name for name in os.listdir(tmp_path) if not name.startswith(".")] == []
+    sweep(tmp_path)
+    with holding(tmp_path, "somebody else"), pytest.raises(TPNError), holding(tmp_path, "somebody else"):
+        pass
+
+
+def test_a_folder_that_cannot_be_written_is_held_without_a_lock(tmp_path, monkeypatch):
+    def refuse(path, *_, **__):
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(os, "open", refuse)  # as root, every folder can be written
+    with holding(tmp_path, "somebody else"):
+        assert os.listdir(tmp_path) == []
+
+
+def test_errors_of_the_work_itself_are_not_taken_for_those_of_the_lock(tmp_path):
+    with pytest.raises(PermissionError, match="mine"), holding(tmp_path, "somebody else"):
+        raise PermissionError("mine")
+    with holding(tmp_path, "somebody else"):
+        pass

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from tpn.backbones._registry import list_backbones, register_backbone
     from tpn.episodes.setting import Setting
     from tpn.episodes.task import Episode, Task, TrainingTask
-    from tpn.images.from_memory import images_from
+    from tpn.images.images_from import images_from
     from tpn.images.opening import open_images
     from tpn.images.split import Images, Split
+    from tpn.labelling.folder_labels import FolderLabels
     from tpn.methods._config import Config
     from tpn.methods._method import Info, Method
     from tpn.methods._registry import list_methods, register_method
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from tpn.workflows.compare import Comparison, compare
     from tpn.workflows.data import DataInfo, data_info, prepare_data, show_data
     from tpn.workflows.evaluate import EvaluationResult, evaluate
-    from tpn.workflows.label import FolderLabels, label_folder
+    from tpn.workflows.label import label_folder
     from tpn.workflows.methods import MethodList, describe_methods
     from tpn.workflows.paper import PaperResult, list_experiments, reproduce
     from tpn.workflows.plot import RunPlots, plot_run
@@ -44,7 +45,7 @@ _HOMES = {
     "backbones._registry": ("list_backbones", "register_backbone"),
     "episodes.setting": ("Setting",),
     "episodes.task": ("Episode", "Task", "TrainingTask"),
-    "images.from_memory": ("images_from",),
+    "images.images_from": ("images_from",),
     "images.opening": ("open_images",),
     "images.split": ("Images", "Split"),
     "methods._config": ("Config",),
@@ -55,7 +56,8 @@ _HOMES = {
     "workflows.compare": ("Comparison", "compare"),
     "workflows.data": ("DataInfo", "data_info", "prepare_data", "show_data"),
     "workflows.evaluate": ("EvaluationResult", "evaluate"),
-    "workflows.label": ("FolderLabels", "label_folder"),
+    "labelling.folder_labels": ("FolderLabels",),
+    "workflows.label": ("label_folder",),
     "workflows.methods": ("MethodList", "describe_methods"),
     "workflows.paper": ("PaperResult", "list_experiments", "reproduce"),
     "workflows.plot": ("RunPlots", "plot_run"),

@@ -3,18 +3,16 @@
 import errno
 import json
 import os
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 from tpn.errors import TPNError
 
-if sys.platform != "win32":
-    import fcntl
-
 UNFINISHED = ".part"
+LOCK = ".lock"
+"""The file that marks a folder as being written. Hidden, so that no check takes it for content."""
 
 
 @contextmanager
@@ -56,7 +54,7 @@ def check_target(path: Path) -> Path:
 
 @contextmanager
 def explaining_failure(path: Path) -> Iterator[None]:
-    """Turn the operating system's refusal to write `path` into an error that says so."""
+    """Turn the operating system's refusal to write `path` into an error that the user can act on."""
     try:
         yield
     except OSError as failure:
@@ -89,7 +87,7 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, content: Any) -> None:
     """Write `content` as readable JSON to `path`, all of it or nothing."""
     text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
-    if not text.isascii() and not is_text(text):  # a path with bytes that are no text: JSON has a way to write them
+    if not text.isascii() and not is_text(text):  # a path with bytes that are not text, which JSON can escape
         text = json.dumps(content, indent=2, allow_nan=False)
     write_text(path, text + "\n")
 
@@ -126,19 +124,41 @@ def resolved(path: Path) -> Path:
 
 @contextmanager
 def holding(folder: Path, otherwise: str) -> Iterator[None]:
-    """Hold a folder against other processes that would hold it too; if one does already, refuse in these words."""
-    if sys.platform == "win32":  # it has no such locks
+    """Hold a folder against other processes, or raise a TPNError with the text `otherwise` if one holds it already.
+
+    The lock ends with the process, however that ends. A hidden file stays behind in the folder.
+    """
+    with file_lock(folder / LOCK, wait=False) as held:
+        if not held:
+            raise TPNError(otherwise)
         yield
-        return
-    handle = os.open(folder, os.O_RDONLY)
+
+
+@contextmanager
+def file_lock(path: Path, wait: bool, waiting: Callable[[], None] = lambda: None) -> Iterator[bool]:
+    """Lock a file, and yield whether it could be locked.
+
+    With `wait`, wait for the process that holds the lock now, after calling `waiting`. Where no lock file can be
+    written, nothing else can be written either: then there is nothing to protect, and it counts as locked.
+    """
+    from filelock import FileLock, Timeout  # it loads asyncio, which other commands do not need
+
+    lock = FileLock(path, thread_local=False)
+    held = True
     try:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise TPNError(otherwise) from None
-        yield
+            lock.acquire(blocking=False)
+        except Timeout:
+            held = wait
+            if wait:
+                waiting()
+                lock.acquire()
+    except OSError:  # a read-only folder, or a file system without locks
+        pass
+    try:
+        yield held
     finally:
-        os.close(handle)
+        lock.release()
 
 
 def make_folder(folder: Path) -> None:

@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -46,7 +48,7 @@ def test_info_prepare_and_info_again(own, capsys):
     assert before["prepared"] is False
     text = said(capsys, "data", "info", f"folder:{own}").out
     assert "train        4       24\n" in text
-    assert "have not been prepared" in text
+    assert "not prepared" in text
     prepared = said(capsys, "data", "prepare", f"folder:{own}", "--image-size", 16).out
     assert "Ready in " in prepared
     after = json.loads(said(capsys, "data", "info", f"folder:{own}", "--image-size", 16, "--json").out)
@@ -54,7 +56,7 @@ def test_info_prepare_and_info_again(own, capsys):
     assert after["splits"] == before["splits"]
     assert Path(after["store"]).is_dir()
     assert len(after["mean"]) == len(after["std"]) == 3
-    assert "nothing needs to be prepared" in said(capsys, "data", "prepare", "quickdraw").out
+    assert "no preparation" in said(capsys, "data", "prepare", "quickdraw").out
 
 
 def test_show_draws_an_episode(own, capsys, tmp_path):
@@ -106,11 +108,12 @@ def test_what_is_left_out_is_noted_and_strict_refuses(own, capsys, tmp_path, ref
     (own / "train/ant/broken.jpg").write_bytes(b"no image")
     notes = said(capsys, "data", "prepare", f"folder:{own}", "--image-size", 16).err
     assert "Note: folder:" in notes
-    assert "1 image cannot be read and is left out: train/ant/broken.jpg: it cannot be read as an image" in notes
+    assert "1 image cannot be read" in notes
+    assert "train/ant/broken.jpg" in notes
     assert "broken.jpg" in said(capsys, "data", "info", f"folder:{own}", "--image-size", 16).out
-    assert "as --strict asks" in refused("data", "prepare", f"folder:{own}", "--image-size", 16, "--strict")
+    assert "--strict" in refused("data", "prepare", f"folder:{own}", "--image-size", 16, "--strict")
     out = tmp_path / "run"
-    assert "as --strict asks" in refused(
+    assert "--strict" in refused(
         "train", "tpn", "--data", f"folder:{own}", "--image-size", 16, "--strict", *TINY, "--out", out
     )
     assert not out.exists()
@@ -120,12 +123,12 @@ def test_what_is_left_out_is_noted_and_strict_refuses(own, capsys, tmp_path, ref
     ("arguments", "complaint"),
     [
         (["info", "folder:nowhere"], "nowhere does not exist"),
-        (["info", "folder:"], "Say where the images lie: folder:PATH"),
-        (["info", "mini-imagenet"], "Say where the images lie: mini-imagenet:PATH"),
-        (["prepare", "imagenet:x"], "Unknown data 'imagenet:x': write quickdraw, mini-imagenet:PATH"),
+        (["info", "folder:"], "folder:PATH"),
+        (["info", "mini-imagenet"], "mini-imagenet:PATH"),
+        (["prepare", "imagenet:x"], "Unknown data 'imagenet:x'"),
         (["prepare", "folder:animals", "--image-size", "0"], "--image-size must be between 1 and 1024"),
         (["prepare", "folder:animals", "--class-seed", "-1"], "--class-seed must be at least 0"),
-        (["prepare", "mini-imagenet:animals/train"], "holds none of the forms that mini-imagenet comes in"),
+        (["prepare", "mini-imagenet:animals/train"], "none of the layouts of mini-imagenet"),
         (["info", "folder:animals", "--image-size", "5000"], "--image-size must be between 1 and 1024"),
         (["show", "folder:animals"], "required"),
         (["show", "folder:animals", "--out", "x.txt"], "the ending must be one of"),
@@ -142,9 +145,42 @@ def test_wrong_inputs(own, tmp_path, monkeypatch, refused, arguments, complaint)
     assert sorted(os.listdir(tmp_path)) in (["animals"], ["animals", "cache"])
 
 
+COMMAND = """
+import sys
+from tpn.cli import main
+try:
+    code = main(sys.argv[1:])
+except SystemExit as end:
+    code = end.code or 0
+print(code, "torch" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--help"], 0),
+        (["info", "--help"], 0),
+        (["prepare", "--help"], 0),
+        (["show", "--help"], 0),
+        (["infos"], 2),
+        (["info", "quickdraw", "--jsno"], 2),
+        (["info"], 2),
+        (["info", "cifar:here"], 2),
+        (["prepare", "folder:"], 2),
+        (["show", "cifar", "--out", "x.png"], 2),
+        (["show", "quickdraw", "--out", "x.png", "--way", "1"], 2),
+        (["prepare", "folder:animals", "--image-size", "0"], 2),
+    ],
+)
+def test_help_and_wrong_arguments_answer_without_loading_torch(arguments, code):
+    said = subprocess.run([sys.executable, "-c", COMMAND, "data", *arguments], capture_output=True, text=True)
+    assert said.stdout.splitlines()[-1] == f"{code} False", said.stderr
+
+
 def test_sizes_no_network_takes_are_refused_before_images_are_prepared(own, tmp_path, refused):
     complaint = refused("train", "tpn", "--data", f"folder:{own}", "--image-size", 15, *TINY, "--out", tmp_path / "run")
-    assert "needs at least 16x16 pixels" in complaint
+    assert "at least 16x16 pixels" in complaint
     assert not (tmp_path / "cache").exists()
 
 

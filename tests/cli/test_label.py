@@ -4,6 +4,8 @@ import csv
 import json
 import os
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,9 @@ import pytest
 
 from tests.images.making import as_files, encode, make_images, write_folder
 from tpn.cli import main
+from tpn.labelling import embedding
+from tpn.workflows.keywords import option_fields
+from tpn.workflows.label_options import LabelOptions
 
 NAMES = [f"{colour} {index}.png" for colour in ("blue", "red") for index in range(8)]
 
@@ -57,6 +62,37 @@ def everything(folder="."):
     return {str(path): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
 
 
+def in_a_process(*arguments):
+    """Run a command by itself: exit code, what it printed, and which heavy packages it loaded."""
+    code = (
+        "import sys; from tpn.cli import main\n"
+        "try: code = main(sys.argv[1:])\n"
+        "except SystemExit as end: code = end.code or 0\n"
+        "print(code, *({'torch', 'numpy', 'scipy', 'sklearn'} & sys.modules.keys()))"
+    )
+    run = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    out, _, last = run.stdout.rstrip("\n").rpartition("\n")
+    return int(last.split()[0]), out + run.stderr, set(last.split()[1:])
+
+
+def test_help_and_wrong_options_need_no_torch(place):
+    code, text, loaded = in_a_process("label", "--help")
+    assert (code, loaded) == (0, set())
+    assert all(f"--{name.replace('_', '-')}" in text for name in option_fields(LabelOptions))
+    for wrong in (["--backbones", "x"], ["--alpha", "2"], ["--suggest", "few"]):
+        code, text, loaded = in_a_process("label", "photos", *wrong)
+        assert (code, loaded) == (2, set())
+        assert wrong[0] in text
+
+
+def test_a_file_that_exists_is_refused_before_torch_is_loaded(place):
+    (place / "labels.csv").write_text("mine")
+    code, text, loaded = in_a_process("label", "photos", "--labels", "few.csv")
+    assert code == 2
+    assert "labels.csv exists" in text
+    assert "torch" not in loaded
+
+
 # what comes out
 
 
@@ -81,7 +117,7 @@ def test_json_is_one_object_and_nothing_else(place, capsys):
     captured = capsys.readouterr()
     result = json.loads(captured.out)
     assert captured.out.count("\n") == 1
-    assert "Note: 1 file is no image by name" in captured.err
+    assert "notes.txt" in captured.err
     assert result["pictures"] == 16
     assert result["classes"] == {"blue": {"given": 1, "labelled": 7}, "red": {"given": 1, "labelled": 7}}
     assert (result["too_doubtful"], result["unreached"]) == (0, 0)
@@ -193,7 +229,7 @@ def test_a_bell_in_a_name_does_not_ring(place, capsys):
 # networks
 
 
-def test_the_network_that_comes_with_it(place, capsys):
+def test_the_network_that_comes_with_it(place, capsys, monkeypatch):
     for name in NAMES[3:8] + NAMES[11:]:
         os.remove(place / "photos" / name)
     (place / "photos" / "broken.png").write_bytes(b"\x89PNG")
@@ -203,12 +239,13 @@ def test_the_network_that_comes_with_it(place, capsys):
     first = json.loads(captured.out)
     assert first["backbone"] == "efficientnet-lite0"
     assert first["pictures"] == 6
-    assert "1 image cannot be read and is left out: broken.png: it cannot be read as an image" in captured.err
+    assert "1 image cannot be read" in captured.err
+    assert "broken.png" in captured.err
     assert all(row["label"] == row["path"].split()[0] for row in rows())
-    assert main([*call, "--force"]) == 0
+    monkeypatch.setattr(embedding, "_embed_batch", lambda _, batch, *__: {} if all(one.why for one in batch) else 1 / 0)
+    assert main([*call, "--force"]) == 0, "features come from the cache"
     again = json.loads(capsys.readouterr().out)
     assert {**again, "seconds": 0} == {**first, "seconds": 0}
-    assert again["seconds"] < first["seconds"]
 
 
 @pytest.fixture(scope="module")
@@ -234,12 +271,12 @@ def test_a_run_of_ones_own(place, colour_run, capsys, scale):
 
 def test_networks_that_do_not_fit(place, runs, refused):
     call = ["label", "photos", "--labels", "few.csv", "--backbone"]
-    assert "There is no backbone 'resnet'" in refused(*call, "resnet")
-    assert "There is no backbone ''" in refused(*call, "")
-    assert "trained on images of 1 channel(s), not on coloured ones" in refused(*call, runs / "one")
-    assert "--length-scale learned is for --backbone with a run of tpn" in refused(
-        "label", "photos", "--labels", "few.csv", "--length-scale", "learned"
-    )
+    assert "backbone 'resnet'" in refused(*call, "resnet")
+    assert "backbone ''" in refused(*call, "")
+    assert "1 channel" in refused(*call, runs / "one")
+    learned = ["label", "photos", "--labels", "few.csv", "--length-scale", "learned"]
+    assert "--length-scale learned" in refused(*learned)
+    assert "--length-scale learned" in refused(*learned, "--features", "features.npy", "--backbone", runs / "one")
     assert not (place / "labels.csv").exists()
 
 
@@ -250,7 +287,9 @@ def test_nothing_is_replaced_without_being_asked(place, refused):
     call = ["label", "photos", "--labels", "few.csv", "--features", "features.npy", "--suggest", "1"]
     for name in ("labels.csv", "labels.html", "labels-suggestions.csv"):
         (place / name).write_text("mine")
-        assert f"{name} exists: choose another --out, or replace it with --force" in refused(*call)
+        error = refused(*call)
+        assert f"{name} exists" in error
+        assert "--force" in error
         assert (place / name).read_text() == "mine"
         os.remove(place / name)
     (place / "labels.csv").write_text("mine")
@@ -261,22 +300,22 @@ def test_nothing_is_replaced_without_being_asked(place, refused):
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        (["--min-confidence", "1.5"], "--min-confidence must be at least 0 and at most 1, not 1.5"),
-        (["--min-confidence", "nan"], "--min-confidence must be at least 0 and at most 1, not nan"),
-        (["--suggest", "-1"], "--suggest must be at least 0, not -1"),
-        (["--suggest", "few"], "--suggest: invalid literal"),
-        (["--neighbours", "0"], "--neighbours must be at least 1, not 0"),
-        (["--rounds", "-2"], "--rounds must be at least 0, not -2"),
-        (["--alpha", "1"], "--alpha must be at least 0 and below 1, not 1.0"),
-        (["--alpha", "nan"], "--alpha must be at least 0 and below 1, not nan"),
-        (["--class-prior", "even"], "invalid choice 'even'"),
+        (["--min-confidence", "1.5"], "--min-confidence must be"),
+        (["--min-confidence", "nan"], "--min-confidence must be"),
+        (["--suggest", "-1"], "--suggest must be"),
+        (["--suggest", "few"], "--suggest"),
+        (["--neighbours", "0"], "--neighbours must be"),
+        (["--rounds", "-2"], "--rounds must be"),
+        (["--alpha", "1"], "--alpha must be"),
+        (["--alpha", "nan"], "--alpha must be"),
+        (["--class-prior", "even"], "even"),
         (["--device", "tpu"], "tpu"),
-        (["--threads", "0"], "--threads must be at least 1"),
-        (["--out", "."], "Cannot write .: Is a directory"),
-        (["--out", ""], "Cannot write .: Is a directory"),
-        (["--out", "/"], "Cannot write /: Is a directory"),
-        (["--out", "no/such/folder.csv"], "Cannot write no/such/folder.csv: There is no folder"),
-        (["--page", "photos"], "Cannot write photos: Is a directory"),
+        (["--threads", "0"], "--threads must be"),
+        (["--out", "."], "Is a directory"),
+        (["--out", ""], "Is a directory"),
+        (["--out", "/"], "Is a directory"),
+        (["--out", "no/such/folder.csv"], "There is no folder"),
+        (["--page", "photos"], "Is a directory"),
         (["--out", "x.html"], "x.html would have two uses"),
         (["--out", "x.csv", "--page", "x.csv"], "x.csv would have two uses"),
         (["--out", "few.csv", "--force"], "few.csv would have two uses"),
@@ -284,11 +323,11 @@ def test_nothing_is_replaced_without_being_asked(place, refused):
         (["--out", "features.npy", "--force"], "features.npy would have two uses"),
         (["--out", "photos/red 3.png", "--force"], "photos/red 3.png is one of the images"),
         (["--copy-to", "x", "--link-to", "x"], "x would have two uses"),
-        (["--copy-to", "photos"], "photos exists and is not an empty folder"),
-        (["--copy-to", "photos/sorted"], "photos/sorted lies among the images"),
-        (["--copy-to", "few.csv/sorted"], "few.csv/sorted cannot be made"),
-        (["--labels", "more.csv"], "Give --labels once, with all lists behind it"),
-        (["--features", "nothing.npy"], "Cannot read nothing.npy as an array"),
+        (["--copy-to", "photos"], "not an empty folder"),
+        (["--copy-to", "photos/sorted"], "among the images"),
+        (["--copy-to", "few.csv/sorted"], "few.csv/sorted"),
+        (["--labels", "more.csv"], "--labels once"),
+        (["--features", "nothing.npy"], "Cannot read nothing.npy"),
     ],
 )
 def test_wrong_options(place, refused, options, complaint):
@@ -329,8 +368,8 @@ def test_wrong_folders(place, refused, folder, complaint):
     [
         ({}, "None of the 16 images"),
         ({"red 0.png": "red"}, "All labels are 'red'"),
-        ({"red 0.png": "red", "green.png": "green"}, "1 image with a label is missing: green.png (few.csv, row 3)"),
-        ({"red 0.png": "red", "./red 0.png": "blue"}, "red 0.png has two labels: 'red'"),
+        ({"red 0.png": "red", "green.png": "green"}, "green.png (few.csv, row 3)"),
+        ({"red 0.png": "red", "./red 0.png": "blue"}, "red 0.png has two labels"),
     ],
 )
 def test_wrong_labels(place, refused, labels, complaint):
@@ -342,8 +381,8 @@ def test_wrong_labels(place, refused, labels, complaint):
 @pytest.mark.parametrize(
     ("file", "complaint"),
     [
-        ("nothing.csv", "Cannot read nothing.csv: No such file"),
-        ("photos", "Cannot read photos: Is a directory"),
+        ("nothing.csv", "nothing.csv: No such file"),
+        ("photos", "photos: Is a directory"),
         ("features.npy", "features.npy is not a text file"),
     ],
 )
@@ -352,23 +391,23 @@ def test_files_that_are_no_lists(place, refused, file, complaint):
 
 
 def test_without_labels_at_all(place, refused):
-    assert "photos has no class sub-folders: name a list of labels with --labels" in refused("label", "photos")
+    assert "no class sub-folders" in refused("label", "photos")
     assert "required" in refused("label")
 
 
 def features_of(kind):
     good = np.ones((16, 3))
     return {
-        "too few rows": (good[:5], "has 5 rows, and the folder 16 images"),
-        "not a number": (np.where(np.arange(16)[:, None] == 3, np.nan, good), "no numbers, or far too large, in row 4"),
-        "infinite": (np.where(np.arange(16)[:, None] == 0, np.inf, good), "no numbers, or far too large, in row 1"),
-        "too large": (good * 1e300, "no numbers, or far too large, in row 1"),
-        "one row": (good[0], "must hold one matrix of numbers"),
-        "no columns": (good[:, :0], "must hold one matrix of numbers"),
-        "a stack": (good[None], "must hold one matrix of numbers"),
-        "complex": (good + 1j, "must hold one matrix of numbers"),
-        "text": (good.astype(str), "must hold one matrix of numbers"),
-        "records": (np.zeros((16, 1), [("a", "f4")]), "must hold one matrix of numbers"),
+        "too few rows": (good[:5], "5 rows"),
+        "not a number": (np.where(np.arange(16)[:, None] == 3, np.nan, good), "in row 4"),
+        "infinite": (np.where(np.arange(16)[:, None] == 0, np.inf, good), "in row 1"),
+        "too large": (good * 1e300, "in row 1"),
+        "one row": (good[0], "matrix of numbers"),
+        "no columns": (good[:, :0], "matrix of numbers"),
+        "a stack": (good[None], "matrix of numbers"),
+        "complex": (good + 1j, "matrix of numbers"),
+        "text": (good.astype(str), "matrix of numbers"),
+        "records": (np.zeros((16, 1), [("a", "f4")]), "matrix of numbers"),
     }[kind]
 
 
@@ -423,11 +462,13 @@ def test_labels_of_images_that_cannot_be_read(place, refused):
         (place / "photos" / name).write_bytes(b"no image")
     error = refused("label", "photos", "--labels", "few.csv")
     assert "None of the files in" in error
-    assert "16 images cannot be read and are left out: blue 0.png: it cannot" in error
+    assert "16 images cannot be read" in error
+    assert "blue 0.png" in error
 
 
 def test_a_damaged_cache(place, refused):
     (place / "cache").mkdir()
     (place / "cache" / "features.sqlite").write_bytes(b"no database at all" * 100)
     error = refused("label", "photos", "--labels", "few.csv")
-    assert "features.sqlite cannot be used: file is not a database. Remove it, or choose another --cache" in error
+    assert "features.sqlite" in error
+    assert "--cache" in error

@@ -1,30 +1,26 @@
-"""tpn paper: what it refuses, what it does when something fails, and how it is asked."""
+"""tpn paper: what it refuses, what happens when a training fails, and what is done only once."""
 
 import csv
 import json
 import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 
 from tests.images.making import as_files, make_images, write_folder
-from tests.paper import do, planned
+from tests.paper import TINY, do, planned, quick
 from tpn.cli import main
 from tpn.images.opening import open_images
-from tpn.paper.budget import BUDGETS
-from tpn.paper.experiments import EXPERIMENTS
-
-QUICK = {"episodes": 4, "test_episodes": 4, "validations": 1, "validation_episodes": 2}
-FLAGS = [part for name, value in QUICK.items() for part in (f"--{name.replace('_', '-')}", str(value))]
-TINY = ["--budget", "quick", *FLAGS, "--threads", "1"]
+from tpn.paper.experiments import find_experiment
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """mini-conv4, one training with four tests, done."""
+    """mini-conv4, one training with four tests, finished."""
     out = tmp_path_factory.mktemp("finished") / "out"
-    jobs = planned(EXPERIMENTS["mini-conv4"], open_images("quickdraw", 28), out, BUDGETS["quick"].changed(**QUICK)).jobs
-    do(jobs)
+    do(planned(find_experiment("mini-conv4"), open_images("quickdraw", 28), out, quick()).jobs)
     return out
 
 
@@ -41,19 +37,19 @@ def test_alone_it_explains_itself(capsys):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["tabel1"], "Unknown experiment 'tabel1': choose one of table1, table2"),
+        (["tabel1"], "'tabel1'"),
         (["tabel1"], "Did you mean table1?"),
-        (["table1", "--methods", "tpn", "snail"], "table1 is not about snail: it has maml, maml-transduction"),
-        (["table1", "--methods", "magic"], "table1 is not about magic"),
-        (["table1", "--episodes", "0"], "--episodes must be at least 1, not 0"),
-        (["table1", "--test-episodes", "-1"], "--test-episodes must be at least 1, not -1"),
-        (["table1", "--validations", "0"], "--validations must be at least 1, not 0"),
+        (["table1", "--methods", "tpn", "snail"], "does not include snail: choose from maml, maml-transduction"),
+        (["table1", "--methods", "magic"], "does not include magic"),
+        (["table1", "--episodes", "0"], "--episodes must be at least 1"),
+        (["table1", "--test-episodes", "-1"], "--test-episodes must be at least 1"),
+        (["table1", "--validations", "0"], "--validations must be at least 1"),
         (["table1", "--patience", "-1"], "--patience"),
-        (["table3", "--splits", "0"], "--splits must be at least 1, not 0"),
-        (["table3", "--splits", "1001"], "--splits must be at most 1000, not 1001"),
-        (["table1", "--workers", "0"], "--workers must be at least 1 and at most 256, not 0"),
-        (["table1", "--workers", "257"], "--workers must be at least 1 and at most 256, not 257"),
-        (["table1", "--threads", "0"], "--threads must be at least 1 and at most 1024, not 0"),
+        (["table3", "--splits", "0"], "--splits must be at least 1"),
+        (["table3", "--splits", "1001"], "--splits must be at most 1000"),
+        (["table1", "--workers", "0"], "--workers must be"),
+        (["table1", "--workers", "257"], "--workers must be"),
+        (["table1", "--threads", "0"], "--threads must be"),
         (["table1", "--budget", "huge"], "invalid choice 'huge'"),
         (["table1", "--schedule", "steep"], "invalid choice 'steep'"),
         (["resnet", "--resnet", "resnet13"], "Unknown backbone 'resnet13'"),
@@ -61,7 +57,7 @@ def test_alone_it_explains_itself(capsys):
         (["table1", "--device", "abacus"], "abacus"),
         (["table1", "--image-size", "-4"], "--image-size must be between"),
         (["table1", "--ray"], "--ray"),
-        (["table1", *TINY, "--ray", "127.0.0.1:1"], "There is no Ray cluster at '127.0.0.1:1'"),
+        (["table1", *TINY, "--ray", "127.0.0.1:1"], "127.0.0.1:1"),
         (["--budget", "quick"], "required"),
     ],
 )
@@ -71,19 +67,19 @@ def test_wrong_options(refused, tmp_path, monkeypatch, arguments, complaint):
     assert os.listdir(tmp_path) == [], "nothing is left behind"
 
 
-def test_a_seed_that_is_none_is_refused_before_anything_is_started(refused, tmp_path):
+def test_a_wrong_seed_is_refused_before_anything_is_started(refused, tmp_path):
     error = refused("paper", "mini-conv4", *TINY, "--out", tmp_path / "out", "--seed", "-1")
-    assert "--seed must be at least 0 and below 2^63, not -1" in error
+    assert "--seed must be" in error
     assert not (tmp_path / "out").exists()
 
 
 def test_places_that_are_something_else(refused, runs, tmp_path):
     (tmp_path / "file").write_text("")
-    assert "is a file. Choose another --out" in refused("paper", "mini-conv4", *TINY, "--out", tmp_path / "file")
+    assert "is a file" in refused("paper", "mini-conv4", *TINY, "--out", tmp_path / "file")
     assert "Cannot write" in refused("paper", "mini-conv4", *TINY, "--out", tmp_path / "file" / "out")
     before = sorted(os.listdir(runs / "one"))
     error = refused("paper", "mini-conv4", *TINY, "--out", runs / "one")
-    assert "is the folder of a single run. Choose another --out" in error
+    assert "single run: choose another --out" in error
     assert sorted(os.listdir(runs / "one")) == before
     if os.path.isdir("/proc/self"):
         assert "Cannot write" in refused("paper", "mini-conv4", *TINY, "--out", "/proc/self/out")
@@ -102,7 +98,7 @@ def test_among_the_images_nothing_is_written(refused, tmp_path):
 @pytest.mark.parametrize("further", [[], ["--report-only"]], ids=["running", "reporting"])
 @pytest.mark.parametrize(
     ("content", "complaint"),
-    [(200, "is damaged: it is not JSON"), ({"format": 99}, "is not a result of this version of tpn: remove it")],
+    [(200, "damaged"), ({"format": 99}, "remove it")],
     ids=["truncated", "other-format"],
 )
 def test_a_damaged_result(refused, finished, tmp_path, content, complaint, further):
@@ -119,14 +115,14 @@ def test_a_damaged_result(refused, finished, tmp_path, content, complaint, furth
 
 
 def test_what_is_finished_is_only_reported(capsys, finished, tmp_path):
-    """In a moment: no process is started, nothing is trained or tested."""
+    """No process is started, nothing is trained or tested."""
     out = tmp_path / "moved"
     shutil.copytree(finished, out)
     stamps = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
     assert main(["paper", "mini-conv4", *TINY, "--out", str(out)]) == 0
     captured = capsys.readouterr()
     assert captured.out.splitlines()[0].split("  ")[0] == "system"
-    assert "The report is in" in captured.err
+    assert ".html" in captured.err
     assert {path: path.stat().st_mtime_ns for path in stamps} == stamps
     assert not (out / "logs").exists()
     [sheet], [text] = out.glob("mini-conv4-quickdraw-quick-*.csv"), out.glob("mini-conv4-quickdraw-quick-*.md")
@@ -161,7 +157,7 @@ def test_the_failure_of_one_training_leaves_the_others_done_and_is_named(capsys,
     assert line.endswith("failed")
     *_, count, why = captured.err.splitlines()
     assert " (for TPN, 5-shot): " in why
-    assert count == "1 of 2 trainings failed:"
+    assert count.startswith("1 of 2 trainings")
     assert why.startswith("  tpn-5way-5shot-15query-")
     assert "needs 20 images of each class" in why
     page, markdown, sheet = [
@@ -175,3 +171,25 @@ def test_the_failure_of_one_training_leaves_the_others_done_and_is_named(capsys,
     assert other["accuracy"] == ""
     [log] = (out / "logs").glob("tpn-5way-5shot-*.log")
     assert "needs 20 images of each class" in log.read_text()
+
+
+NO_TORCH = """
+import sys
+from tpn.cli import main
+try:
+    code = main(sys.argv[1:])
+except SystemExit as end:
+    code = end.code
+assert "torch" not in sys.modules, "torch was loaded"
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(["--help"], 0), (["list"], 0), (["tabel1"], 2), (["table1", "--methods", "magic"], 2), (["table1", "--ot"], 2)],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_help_and_wrong_names_do_not_load_torch(arguments, code):
+    ended = subprocess.run([sys.executable, "-c", NO_TORCH, "paper", *arguments], capture_output=True, text=True)
+    assert ended.returncode == code, ended.stderr

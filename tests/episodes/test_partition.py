@@ -41,21 +41,21 @@ def test_the_parts_are_never_mixed(share):
         assert not labelled[episode.images[without]].any()
         assert len(set(episode.images)) == len(episode.images)
         seen |= set(episode.images)
-    assert len(seen) == len(TRAIN.images), "all of both parts are drawn"
+    assert len(seen) == len(TRAIN), "all of both parts are drawn"
 
 
 def test_without_unlabelled_images_only_a_given_share_partitions():
-    assert len(images_of(sampler(TRAIN, 0, way=4, shot=2, query=4))) == len(TRAIN.images)
+    assert len(images_of(sampler(TRAIN, 0, way=4, shot=2, query=4))) == len(TRAIN)
     labelled = labelled_mask(TRAIN, 0.4, 0)
     assert images_of(sampler(TRAIN, 0, way=4, shot=2, query=4, labelled_share=0.4)) == set(np.flatnonzero(labelled))
     whole = sampler(TRAIN, 0, way=4, shot=2, query=4, unlabelled=5, labelled_share=1.0)
-    assert len(images_of(whole)) == len(TRAIN.images)
+    assert len(images_of(whole)) == len(TRAIN)
 
 
 def test_validation_and_test_classes_are_not_partitioned():
     split = replace(TRAIN, name="test")
     drawn = sampler(split, 0, way=4, shot=5, query=10, unlabelled=5, labelled_share=0.1)
-    assert len(images_of(drawn)) == len(split.images)
+    assert len(images_of(drawn)) == len(split)
 
 
 def images_of(drawn):

@@ -126,12 +126,12 @@ def test_scaling_is_antialiased_and_keeps_the_whole_image():
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"", "format is not known"),
-        (b"just text", "format is not known"),
-        (b"<html></html>", "format is not known"),
+        (b"", "format is unknown"),
+        (b"just text", "format is unknown"),
+        (b"<html></html>", "format is unknown"),
         (saved(Image.fromarray(gradient(200)), "JPEG")[:900], "truncated"),
         (saved(Image.fromarray(gradient(200)), "PNG")[:150], "cannot be read"),
-        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "format is not known"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "format is unknown"),
     ],
 )
 def test_what_is_no_image(content, why):

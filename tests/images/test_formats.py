@@ -17,7 +17,7 @@ from tpn.images.tiered_imagenet import read_lists as tiered_lists
 SOURCE = make_images()
 TIERED = {"train": ["n01530575", "n01531178"], "val": ["n02099267", "n02099429"], "test": ["n03314780", "n07565083"]}
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*not the whole of:tpn.errors.TPNWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:.*not the complete:tpn.errors.TPNWarning")
 
 
 def check(spec, expected, tmp_path, size=SIZE):
@@ -287,18 +287,18 @@ def test_an_own_folder_divided_by_a_list(tmp_path, form):
         images = open_images(f"folder:{path}", SIZE, cache=tmp_path / "cache")
     assert {split: sorted(images.split(split).classes) for split in named} == {s: sorted(n) for s, n in named.items()}
     check_contents(images, classes)
-    with pytest.raises(TPNError, match="as --strict asks: 1 class is in no split"):
+    with pytest.raises(TPNError, match="strict .* 1 class is in no split"):
         open_images(f"folder:{path}", SIZE, cache=tmp_path / "cache", strict=True)
 
 
 def test_what_is_none_of_the_forms_is_refused(tmp_path):
     making.write_folder(tmp_path / "other", {"a/b.txt": b"x"})
     for kind in ("mini-imagenet", "tiered-imagenet"):
-        with pytest.raises(TPNError, match=f"none of the forms that {kind} comes in: .*1 files, such as a/b.txt"):
+        with pytest.raises(TPNError, match=f"none of the layouts of {kind}: .* a/b.txt"):
             open_images(f"{kind}:{tmp_path / 'other'}", cache=tmp_path / "cache")
     with pytest.raises(TPNError, match="does not exist"):
         open_images(f"mini-imagenet:{tmp_path / 'nowhere'}", cache=tmp_path / "cache")
     (tmp_path / "text.zip").write_text("hello, this is no archive")
-    with pytest.raises(TPNError, match="neither a zip nor a tar archive"):
+    with pytest.raises(TPNError, match="zip archive or a tar archive"):
         open_images(f"mini-imagenet:{tmp_path / 'text.zip'}", cache=tmp_path / "cache")
     assert not (tmp_path / "cache").exists() or not any(p.is_dir() for p in (tmp_path / "cache").iterdir())

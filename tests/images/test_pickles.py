@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tpn.errors import TPNError
-from tpn.images.pickles import as_array, as_strings, read_pickle, with_text_keys
-from tpn.images.pickles.array import ElementType, PickledArray
+from tpn.images.pickles.pickled_array import ElementType, PickledArray
+from tpn.images.pickles.plain_data import as_array, as_strings, read_pickle, with_text_keys
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(max_size=200),
@@ -166,11 +166,11 @@ def test_arrays_of_impossible_shapes(shape):
 
 
 def test_what_was_expected_and_is_something_else():
-    with pytest.raises(TPNError, match="no array of numbers"):
+    with pytest.raises(TPNError, match="not an array of numbers"):
         as_array("text", "x.pkl")
     with pytest.raises(TPNError, match="where a dict was expected"):
         with_text_keys([1], "x.pkl")
-    with pytest.raises(TPNError, match="no list of names"):
+    with pytest.raises(TPNError, match="not a list of names"):
         as_strings(5, "x.pkl")
     assert as_strings([b"a", "b"], "x.pkl") == ["a", "b"]
     objects = read_pickle(pickle.dumps(np.array(["a", None], object)), "x.pkl")

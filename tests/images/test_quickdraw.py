@@ -76,5 +76,5 @@ def test_unknown_data_is_refused(spec):
 
 @pytest.mark.parametrize("size", [0, -3, 5000])
 def test_impossible_sizes_are_refused(size):
-    with pytest.raises(TPNError, match="--image-size must be between"):
+    with pytest.raises(TPNError, match="image_size must be between"):
         open_images("quickdraw", size)

@@ -17,9 +17,9 @@ from tests.images.making import SIZE, as_files, encode, make_images
 from tpn.episodes.episode_sampler import EpisodeSampler
 from tpn.episodes.setting import Setting
 from tpn.errors import TPNError, TPNWarning
-from tpn.images import cache
-from tpn.images.cache import cache_folder
+from tpn.images import store_cache
 from tpn.images.opening import open_images
+from tpn.images.store_cache import cache_folder
 
 SOURCE = make_images(4, classes={"train": ["cat", "dog"], "val": ["cow", "emu"], "test": ["pig", "hen"]})
 MANY = make_images(100, 8, classes={"train": ["cat", "dog"], "val": ["cow"], "test": ["pig"]})
@@ -64,7 +64,7 @@ def stat_mode(array):
 
 def test_it_is_built_once_and_opened_afterwards(own, tmp_path, monkeypatch):
     first = open_images(f"folder:{own}", SIZE, cache=tmp_path / "cache")
-    monkeypatch.setattr(cache, "build", lambda *_: pytest.fail("built again"))
+    monkeypatch.setattr(store_cache, "build", lambda *_: pytest.fail("built again"))
     monkeypatch.chdir(tmp_path)
     again = open_images("folder:own", SIZE, cache=tmp_path / "cache")
     assert again.digest == first.digest
@@ -89,8 +89,9 @@ def test_a_changed_source_is_noticed(tmp_path, form):
     )
     before = open_images(f"folder:{write(path, files)}", SIZE, cache=tmp_path / "cache")
     files["train/cat/0.png"] = encode(SOURCE["train"]["cat"][0][::-1])
-    time.sleep(0.02)
-    after = open_images(f"folder:{write(path, files)}", SIZE, cache=tmp_path / "cache")
+    write(path, files)
+    os.utime(path / "train/cat/0.png" if form == "folder" else path, (1, 1))  # the clock of a disk may be coarse
+    after = open_images(f"folder:{path}", SIZE, cache=tmp_path / "cache")
     assert after.digest != before.digest
     np.testing.assert_array_equal(after.split("train").images[0], SOURCE["train"]["cat"][0][::-1])
     np.testing.assert_array_equal(before.split("train").images[0], SOURCE["train"]["cat"][0])
@@ -138,7 +139,7 @@ def test_several_processes_build_the_same_as_one(tmp_path, monkeypatch, form):
     path = write(tmp_path / "own", files)
     with pytest.warns(TPNWarning, match="1 image cannot be read"):
         many = open_images(f"folder:{path}", 8, cache=tmp_path / "one")
-    monkeypatch.setattr("tpn.images.workers.FEW", 10**6)
+    monkeypatch.setattr("tpn.images.parallel_decoding.FEW", 10**6)
     with pytest.warns(TPNWarning, match="1 image cannot be read"):
         alone = open_images(f"folder:{path}", 8, cache=tmp_path / "two")
     assert many.digest == alone.digest
@@ -149,17 +150,17 @@ def test_several_processes_build_the_same_as_one(tmp_path, monkeypatch, form):
 
 
 BUILD = """
-import sys, warnings
+import sys, time
 from pathlib import Path
-import tpn.images.workers as workers
+import tpn.images.parallel_decoding as decoding
 from tpn.images.opening import open_images
-if "slow" in sys.argv:
-    decode = workers.decode
-    def slow(content, size):
-        import time
-        time.sleep(0.05)
+if len(sys.argv) > 3:  # do not go on before this file is there
+    decode, go = decoding.decode, Path(sys.argv[3])
+    def held(content, size):
+        while not go.exists():
+            time.sleep(0.01)
         return decode(content, size)
-    workers.decode = slow
+    decoding.decode = held
 images = open_images(f"folder:{sys.argv[1]}", 8, cache=Path(sys.argv[2]))
 print(images.digest)
 """
@@ -175,7 +176,7 @@ def start(own, folder, *options):
     )
 
 
-def wait_for(condition, seconds=30):
+def wait_for(condition, seconds=120):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not happen"
@@ -188,13 +189,14 @@ def unfinished(folder):
 
 def test_two_processes_that_build_the_same_store_both_end_well(tmp_path):
     own, folder = making.write_folder(tmp_path / "own", as_files(MANY)), tmp_path / "cache"
-    first = start(own, folder, "slow")
+    first = start(own, folder, str(tmp_path / "go"))
     wait_for(lambda: unfinished(folder))
     second = start(own, folder)
-    outputs = [process.communicate(timeout=60) for process in (first, second)]
+    assert "Waiting for another process" in second.stderr.readline()
+    (tmp_path / "go").touch()
+    outputs = [process.communicate(timeout=120) for process in (first, second)]
     assert [first.returncode, second.returncode] == [0, 0], outputs
     assert outputs[0][0] == outputs[1][0]
-    assert "Waiting for another process" in outputs[1][1]
     assert len(stores(folder)) == 1
 
 
@@ -224,11 +226,11 @@ def alive(pid):
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_a_killed_builder_leaves_no_store_and_no_processes(tmp_path, how):
     own, folder = making.write_folder(tmp_path / "own", as_files(MANY)), tmp_path / "cache"
-    builder = start(own, folder, "slow")
+    builder = start(own, folder, str(tmp_path / "never"))
     wait_for(lambda: unfinished(folder) and len(children(builder.pid)) >= 1)
     workers = children(builder.pid)
     os.kill(builder.pid, how)
-    builder.communicate(timeout=30)
+    builder.communicate(timeout=120)
     wait_for(lambda: not any(map(alive, workers)))
     assert [path for path in stores(folder) if not path.name.startswith(".")] == []
     images = open_images(f"folder:{own}", 8, cache=folder)
@@ -285,7 +287,7 @@ def test_where_stores_are_kept(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("size", [0, -1, 1025])
 def test_impossible_sizes(own, tmp_path, size):
-    with pytest.raises(TPNError, match="--image-size must be between 1 and 1024 pixels"):
+    with pytest.raises(TPNError, match="image_size must be between 1 and 1024"):
         open_images(f"folder:{own}", size, cache=tmp_path / "cache")
 
 
@@ -295,7 +297,7 @@ def test_closing_gaps_needs_no_further_room_and_keeps_every_other_image(tmp_path
     for index in broken:
         files[f"train/cat/{index}.png"] = b"nothing"
     path = making.write_folder(tmp_path / "own", files)
-    monkeypatch.setattr("tpn.images.building.BLOCK", 8 * 8 * 3 * 7)
+    monkeypatch.setattr("tpn.images.store_builder.BLOCK", 8 * 8 * 3 * 7)
     with pytest.warns(TPNWarning, match="4 images cannot be read"):
         images = open_images(f"folder:{path}", 8, cache=tmp_path / "cache")
     kept = [MANY["train"]["cat"][i] for i in sorted(range(100), key=str) if i not in broken]
@@ -312,14 +314,14 @@ def test_what_other_killed_builders_left_is_removed_too(tmp_path):
 
 
 def test_a_source_that_changes_while_it_is_read_makes_no_store(own, tmp_path, monkeypatch):
-    build = cache.build
+    build = store_cache.build
 
     def changing(*arguments):
         built = build(*arguments)
         making.write_folder(own, {"train/cat/late.png": encode(SOURCE["val"]["cow"][0])})
         return built
 
-    monkeypatch.setattr(cache, "build", changing)
+    monkeypatch.setattr(store_cache, "build", changing)
     with pytest.raises(TPNError, match="changed while it was being read"):
         open_images(f"folder:{own}", SIZE, cache=tmp_path / "cache")
     assert stores(tmp_path / "cache") == []

@@ -1,10 +1,12 @@
-"""Experiments of the paper's kind, but small enough to be done within a second."""
+"""Experiments like the paper's, but small enough to run within a second or two."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tpn.episodes.setting import Setting
 from tpn.images.split import Images
-from tpn.paper.budget import Budget
+from tpn.paper.budget import BUDGETS, Budget
 from tpn.paper.job import Computing, Job
 from tpn.paper.plan import Plan, plan
 from tpn.paper.published import Published
@@ -16,12 +18,30 @@ BUDGET = Budget(
 )
 
 
+QUICK = {"episodes": 4, "test_episodes": 4, "validations": 1, "validation_episodes": 2}
+"""For the real experiments: much less than the quick budget."""
+FLAGS = [word for name, value in QUICK.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+TINY = ["--budget", "quick", *FLAGS, "--threads", "1"]
+
+
+def quick(**changes: Any) -> Budget:
+    """Return the budget of TINY, with changes."""
+    return replace(BUDGETS["quick"], **QUICK, **changes)
+
+
 def tiny(method: str, shot: int = 1) -> Training:
     return training(method, way=2, shot=shot, query=2)
 
 
+def one_cell(method: str = "protonet", **test: Any) -> Experiment:
+    """Return an experiment of one number."""
+    return Experiment(
+        "one", "One", "Table 0", "mini-imagenet", (Cell(method, "2-way", tiny(method), Test(Setting(2, 1, 3), **test)),)
+    )
+
+
 def table() -> Experiment:
-    """Three systems, three settings: some published with an interval, some without, some not at all, some not there."""
+    """Three systems: numbers published with an interval, without one, or not at all, and a missing cell."""
     published = {"TPN": (Published(61.5, 0.8), Published(70.25)), "PROTO NET": (Published(55.0, 0.6), None)}
     cells = [
         Cell(row, f"{way}-way", tiny(method), Test(Setting(way, 1, 3)), published[row][place])
@@ -34,10 +54,10 @@ def table() -> Experiment:
 
 
 def semi_supervised() -> Experiment:
-    """Two systems over several divisions into labelled and unlabelled images."""
+    """Two systems over several partitions into labelled and unlabelled images."""
     episode = Setting(2, 1, 2, unlabelled=2)
     cells = [
-        Cell(row, "1-shot", Training(method, episode), Test(episode), Published(50.0, 0.5), of_splits=True)
+        Cell(row, "1-shot", Training(method, episode), Test(episode), Published(50.0, 0.5), over_partitions=True)
         for row, method in (("Soft k-Means", "soft-kmeans"), ("TPN-semi", "tpn-semi"))
     ]
     return Experiment("tiny-semi", "Some unlabelled", "Table 00", "mini-imagenet", tuple(cells))
@@ -48,6 +68,6 @@ def planned(experiment: Experiment, images: Images, out: Path, budget: Budget = 
 
 
 def do(jobs: dict[str, Job]) -> None:
-    """Here, one after the other."""
+    """Do jobs in this process, one after the other."""
     for job in jobs.values():
         assert perform(job) is None

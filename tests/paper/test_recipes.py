@@ -1,6 +1,7 @@
-"""What the experiments are: rows and columns as in the paper, trainings shared where they are the same, budgets."""
+"""The recipes: rows and columns as in the paper, shared trainings, budgets."""
 
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,7 +11,8 @@ from tpn.errors import TPNError
 from tpn.methods._registry import find_method
 from tpn.paper import published, recipe
 from tpn.paper.budget import BUDGETS, Budget
-from tpn.paper.experiments import EXPERIMENTS, find_experiment, select
+from tpn.paper.experiments import EXPERIMENTS, find_experiment
+from tpn.paper.plan import settings_for
 from tpn.paper.tables import systems
 
 FULL, QUICK = BUDGETS["full"], BUDGETS["quick"]
@@ -18,7 +20,7 @@ EVERY_TRAINING = {cell.training for experiment in EXPERIMENTS.values() for cell 
 
 
 def trainings(name, *methods):
-    return {cell.training for cell in select(EXPERIMENTS[name], methods).cells}
+    return {cell.training for cell in find_experiment(name, methods).cells}
 
 
 def cell_of(name, row, column):
@@ -78,7 +80,7 @@ def test_the_settings_that_a_column_names_are_those_of_its_test():
             assert cell.column == f"{tested.shot}-shot" + (" w/D" if tested.distractors else "")
             assert (trained.shot, trained.distractors) == (tested.shot, tested.distractors)
             assert (trained.unlabelled, tested.unlabelled) == (5, 20)
-            assert cell.of_splits
+            assert cell.over_partitions
     for cell in EXPERIMENTS["k-shot"].cells:
         assert str(cell.test.episode.shot) == cell.column
         assert str(cell.training.episode.shot) == cell.column or cell.row == "Reptile + BN"
@@ -103,7 +105,7 @@ def test_queries_in_training_and_testing():
 
 def test_cells_that_differ_only_in_their_test_share_a_training():
     assert len(trainings("table1", "reptile", "reptile-bn")) == 2
-    assert len(select(EXPERIMENTS["table1"], ("reptile", "reptile-bn")).cells) == 8
+    assert len(find_experiment("table1", ("reptile", "reptile-bn")).cells) == 8
     assert trainings("table1", "reptile") == trainings("table1", "reptile-bn")
     higher_shot = cell_of("table1", "TPN (Higher Shot)", "5-way 1-shot").training
     assert higher_shot == cell_of("table1", "TPN", "5-way 5-shot").training
@@ -129,7 +131,7 @@ def test_higher_way_and_higher_shot():
 def test_every_training_can_be_set_up_and_its_test_be_made(budget):
     for experiment in EXPERIMENTS.values():
         for cell in experiment.cells:
-            settings = BUDGETS[budget].settings(cell.training)
+            settings = settings_for(cell.training, BUDGETS[budget])
             assert isinstance(settings, find_method(cell.training.method).Config)
             info = find_method(cell.method).info
             assert not info.fixed_way or cell.training.episode.way == cell.test.episode.way
@@ -141,12 +143,12 @@ def test_every_training_can_be_set_up_and_its_test_be_made(budget):
 def test_the_full_budget_is_the_paper():
     assert (FULL.test_episodes, FULL.splits) == (600, 10)
     for training in EVERY_TRAINING:
-        settings, own = FULL.settings(training), dict(training.settings)
+        settings, own = settings_for(training, FULL), dict(training.settings)
         assert settings == find_method(training.method).Config(**own), "nothing but what the recipe says"
-    tpn = FULL.settings(cell_of("table1", "TPN", "5-way 1-shot").training)
+    tpn = settings_for(cell_of("table1", "TPN", "5-way 1-shot").training, FULL)
     assert (tpn.lr, tpn.schedule, tpn.halve_every, tpn.k, tpn.alpha) == (1e-3, "halve", 10_000, 20, 0.99)
-    assert FULL.settings(cell_of("table2", "TPN", "5-way 1-shot").training).halve_every == 25_000
-    maml = FULL.settings(cell_of("table1", "MAML", "5-way 1-shot").training)
+    assert settings_for(cell_of("table2", "TPN", "5-way 1-shot").training, FULL).halve_every == 25_000
+    maml = settings_for(cell_of("table1", "MAML", "5-way 1-shot").training, FULL)
     assert (maml.episodes // maml.episodes_per_step, maml.episodes_per_step) == (60_000, 4)
     assert systems("mini-imagenet")["RELATION NET"].batch_norm == "batch"
 
@@ -154,7 +156,7 @@ def test_the_full_budget_is_the_paper():
 def test_the_quick_budget_is_the_same_for_everyone():
     costs = set()
     for training in EVERY_TRAINING:
-        settings = QUICK.settings(training)
+        settings = settings_for(training, QUICK)
         validations = -(-settings.episodes // settings.validate_every)
         costs.add((settings.episodes, settings.schedule, validations, settings.validation_episodes, settings.patience))
     assert costs == {(100, "linear", 2, 10, 0)}
@@ -172,62 +174,61 @@ OVERRIDES = {
 @pytest.mark.parametrize("name", OVERRIDES)
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_overriding_one_setting_changes_just_that(budget, name):
-    given = BUDGETS[budget].changed(**{name: OVERRIDES[name]})
+    given = BUDGETS[budget].override(SimpleNamespace(**{name: OVERRIDES[name]}))
     assert given == replace(BUDGETS[budget], **{name: OVERRIDES[name]})
     for training in (cell_of("table1", row, "5-way 1-shot").training for row in ("TPN", "MAML", "Reptile")):
-        before, after = asdict(BUDGETS[budget].settings(training)), asdict(given.settings(training))
+        before, after = asdict(settings_for(training, BUDGETS[budget])), asdict(settings_for(training, given))
         changed = {key for key in before if before[key] != after[key]}
         assert after[name] == OVERRIDES[name]
-        # validations are so many, evenly spread: how often depends on the episodes
+        # validations are evenly spaced: the interval depends on the number of episodes
         assert changed - {name} <= ({"validate_every"} if (budget, name) == ("quick", "episodes") else set())
 
 
-def test_so_many_validations():
+def test_validations_are_evenly_spaced():
     training = cell_of("table1", "TPN", "5-way 1-shot").training
     for episodes, validations, every in ((200, 4, 50), (10, 3, 4), (4, 1, 4), (4, 1000, 1)):
-        settings = QUICK.changed(episodes=episodes, validations=validations).settings(training)
+        settings = settings_for(training, replace(QUICK, episodes=episodes, validations=validations))
         assert settings.validate_every == every
 
 
 def test_the_backbone_is_changed_only_in_the_table_about_it():
-    changed = QUICK.changed(resnet="conv4")
-    assert {changed.settings(training).backbone for training in trainings("resnet")} == {"conv4"}
+    changed = replace(QUICK, resnet="conv4")
+    assert {settings_for(training, changed).backbone for training in trainings("resnet")} == {"conv4"}
     untouched = EVERY_TRAINING - trainings("resnet")
-    assert all(changed.settings(training) == QUICK.settings(training) for training in untouched)
+    assert all(settings_for(training, changed) == settings_for(training, QUICK) for training in untouched)
 
 
-def test_what_is_not_given_stays_and_what_is_unknown_is_ignored():
-    everything = {field.name: None for field in fields(Budget)}
-    assert QUICK.changed(**everything) == QUICK
-    assert QUICK.changed(color="red", episodes=3) == replace(QUICK, episodes=3)
+def test_options_that_are_not_given_leave_the_budget_as_it_is():
+    assert QUICK.override(Budget()) == QUICK
+    assert QUICK.override(SimpleNamespace(color="red", episodes=3)) == replace(QUICK, episodes=3)
 
 
 @pytest.mark.parametrize("name", ["episodes", "validations", "validation_episodes", "test_episodes", "splits"])
 def test_less_than_one_is_refused(name):
-    with pytest.raises(TPNError, match=f"--{name.replace('_', '-')} must be at least 1, not 0"):
-        QUICK.changed(**{name: 0})
-    with pytest.raises(TPNError, match="--splits must be at most 1000"):
-        QUICK.changed(splits=1001)
+    with pytest.raises(TPNError, match=f"{name} must be at least 1"):
+        replace(QUICK, **{name: 0})
+    with pytest.raises(TPNError, match="splits must be at most 1000"):
+        replace(QUICK, splits=1001)
 
 
-def test_another_division_is_the_same_training_otherwise():
+def test_another_partition_is_the_same_training_otherwise():
     training = cell_of("table3", "TPN-semi", "1-shot").training
-    other = training.split(4)
+    other = training.partition(4)
     assert other == replace(training, episode=replace(training.episode, split_seed=4))
-    assert training.split(0) == training
+    assert training.partition(0) == training
 
 
 def test_a_part_of_an_experiment():
-    part = select(EXPERIMENTS["table1"], ("tpn", "reptile-bn"))
+    part = find_experiment("table1", ("tpn", "reptile-bn"))
     assert part.rows == ["Reptile + BN", "TPN", "TPN (Higher Shot)"]
     assert part.columns == EXPERIMENTS["table1"].columns
-    assert select(EXPERIMENTS["table1"], ()) == EXPERIMENTS["table1"]
+    assert find_experiment("table1", ()) == EXPERIMENTS["table1"]
     assert recipe.System(systems("mini-imagenet")["TPN"].rule).test(Setting(5, 1)) == recipe.Test(Setting(5, 1))
 
 
 def test_names_are_found_and_near_misses_are_hinted_at():
     assert find_experiment("table1") is EXPERIMENTS["table1"]
-    with pytest.raises(TPNError, match=r"Unknown experiment 'tabel1': choose one of table1, .*Did you mean table1\?"):
+    with pytest.raises(TPNError, match=r"'tabel1'.*Did you mean table1\?"):
         find_experiment("tabel1")
     with pytest.raises(TPNError, match=r"mini-conv4\.$"):
         find_experiment("xyzzy")

@@ -1,41 +1,35 @@
-"""Jobs in processes of their own: whatever ends them, nothing is lost, nothing is left behind, nothing is silent."""
+"""Jobs in processes: whatever ends them, nothing is lost, no process is left behind, and no failure is silent."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.paper import BUDGET, do, planned, tiny
+from tests.paper import BUDGET, TINY, do, planned, quick, tiny
 from tpn.cli import main
+from tpn.cli.paper import Paper
+from tpn.cli.parsing import parse
 from tpn.episodes.setting import Setting
-from tpn.images.opening import open_images
 from tpn.paper import recipe
-from tpn.paper.budget import BUDGETS
-from tpn.paper.experiments import EXPERIMENTS, select
+from tpn.paper.experiments import find_experiment
 from tpn.paper.job import finished, read_result
 from tpn.paper.workers import LocalWorkers, do_jobs
 
-QUICK = {"episodes": 4, "test_episodes": 4, "validations": 1, "validation_episodes": 2}
-FLAGS = [part for name, value in QUICK.items() for part in (f"--{name.replace('_', '-')}", str(value))]
-RESNET = ["paper", "resnet", "--methods", "tpn", "--budget", "quick", *FLAGS, "--resnet", "conv4", "--threads", "1"]
-"""Two trainings, of one and of five shots."""
+RESNET = ["paper", "resnet", "--methods", "tpn", *TINY, "--resnet", "conv4"]
+"""Two trainings, 1-shot and 5-shot."""
 PATIENCE = 120
 """Seconds until something that should happen has failed to."""
 
 
-@pytest.fixture(scope="module")
-def images():
-    return open_images("quickdraw", 28)
-
-
 def of_resnet(images, out):
-    experiment = select(EXPERIMENTS["resnet"], ("tpn",))
-    return planned(experiment, images, out, BUDGETS["quick"].changed(**QUICK, resnet="conv4"))
+    return planned(find_experiment("resnet", ("tpn",)), images, out, quick(resnet="conv4"))
 
 
 def until(condition, *arguments):
@@ -82,7 +76,8 @@ def test_interrupted_then_killed_the_same_command_ends_where_an_unbroken_one_doe
         said, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert said == ""
-    assert f"Stopped and saved. Go on with: tpn {' '.join(RESNET)} --out '{out}'" in told
+    [again] = [line.partition("tpn paper ")[2] for line in told.splitlines() if "saved" in line]
+    assert parse(Paper, "tpn paper", shlex.split(again)) == parse(Paper, "tpn paper", [*RESNET[1:], "--out", str(out)])
     assert "Traceback" not in told
     until(lambda: not workers_in(out))
     assert not list(out.glob("*.html")), "there is nothing to report yet"
@@ -129,22 +124,21 @@ def test_a_job_whose_process_was_ended_from_outside_has_failed(images, tmp_path)
         for shot in (1, 2)
     ]
     experiment = recipe.Experiment("two", "Two", "Table 0", "mini-imagenet", tuple(cells))
-    jobs = planned(experiment, images, tmp_path, BUDGET.changed(episodes=100_000)).jobs
+    jobs = planned(experiment, images, tmp_path, replace(BUDGET, episodes=100_000)).jobs
     outcome = do_jobs(jobs, Accidents(), at_once=2, what="two")
     killed, terminated = jobs
-    assert "its process ended with the code -9" in outcome.failures[killed]
+    assert "exit code -9" in outcome.failures[killed]
     assert outcome.stopped_by is None, "nobody asked for all of it to end"
     assert terminated in outcome.failures
 
 
 def test_ray_gives_the_same_numbers(images, tmp_path, capsys):
     pytest.importorskip("ray", exc_type=ImportError)
-    budget = BUDGETS["quick"].changed(**QUICK)
     here, there = (
-        planned(EXPERIMENTS["mini-conv4"], images, tmp_path / name, budget).jobs for name in ("here", "there")
+        planned(find_experiment("mini-conv4"), images, tmp_path / name, quick()).jobs for name in ("here", "there")
     )
     do(here)
-    command = ["paper", "mini-conv4", "--budget", "quick", *FLAGS, "--threads", "1", "--out", str(tmp_path / "there")]
+    command = ["paper", "mini-conv4", *TINY, "--out", str(tmp_path / "there")]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module=r"ray\..*")
         warnings.filterwarnings("ignore", category=ResourceWarning)  # of its processes, which it leaves to be collected

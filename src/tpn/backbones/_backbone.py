@@ -64,6 +64,11 @@ class Backbone(nn.Module):
     ) -> Float[Tensor, "image filter mapheight mapwidth"]:
         return self.maps(self.prepare(images))
 
+    def features(self, images: Float[Tensor, "image channel height width"]) -> Float[Tensor, "image feature"]:
+        """Embed images as vectors: their feature maps, flattened."""
+        maps: Tensor = self(images)
+        return maps.flatten(1)
+
 
 class Identity(Backbone):
     """Features as they are: for data that has been embedded before."""

@@ -83,7 +83,7 @@ def list_backbones() -> list[str]:
     return sorted({*_BACKBONES, *(point.name for point in entry_points(group=ENTRY_POINTS))})
 
 
-def backbone_name(backbone: str | Network) -> str:
+def backbone_name(backbone: Any) -> str:
     """Return the name under which a run remembers a network that the user gives, and make it known by that name."""
     if isinstance(backbone, str):
         if ":" in backbone:
@@ -164,7 +164,8 @@ def _call(builder: Callable[..., Any], name: str, channels: int, image_size: int
     parameters = _parameters(builder)
     by_name = {"channels": channels, "in_channels": channels, "image_size": image_size}
     given = {name: by_name[name] for name in parameters if name in by_name} | options
-    in_order = [image_size] if {"channels", "in_channels"} & given.keys() else [channels, image_size]
+    in_order = [] if {"channels", "in_channels"} & given.keys() else [channels]
+    in_order += [] if "image_size" in given else [image_size]
     required = [
         parameter.name
         for parameter in parameters.values()

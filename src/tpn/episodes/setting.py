@@ -1,8 +1,14 @@
 """What an episode is made of."""
 
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from tpn.errors import TPNError
+
+BatchNorm: TypeAlias = Literal["running", "batch"]
+"""The statistics that batch normalisation uses in a test: those of training, or those of the episode."""
+TEST_SEED = 0
+"""Which episodes a test has by default: the same for every method, whatever the seed of its training."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
 
 import numpy as np
 import torch
@@ -14,13 +13,12 @@ from torch import Tensor
 
 from tpn.backbones.batch_norm import batch_statistics, keeps_statistics
 from tpn.episodes.sampler import load_images
+from tpn.episodes.setting import BatchNorm
 from tpn.episodes.task import Episode, as_task, query_labels
 from tpn.evaluation.intervals import Mean, mean_with_interval
 from tpn.images.split import Split
 from tpn.methods._inference import embed_in_batches, finite_scores, testing
 from tpn.methods._method import Method
-
-BatchNorm = Literal["running", "batch"]
 
 Embedded = Iterator[tuple[list[Episode], Float[Tensor, "episode node *feature"]]]
 

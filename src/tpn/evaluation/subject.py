@@ -10,10 +10,9 @@ import torch
 from tpn.backbones._registry import Network
 from tpn.backbones.batch_norm import keeps_statistics
 from tpn.episodes.episode_sampler import draw_episodes
-from tpn.episodes.setting import Setting
+from tpn.episodes.setting import BatchNorm, Setting
 from tpn.errors import TPNError, TPNWarning
 from tpn.evaluation.protocol import (
-    BatchNorm,
     Evaluation,
     evaluate_each,
     images_to_embed,

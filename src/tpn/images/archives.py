@@ -1,4 +1,4 @@
-"""Zip and tar archives as files with names. Nothing is ever unpacked to where its name says."""
+"""Zip and tar archives as sets of files. Nothing is ever extracted to the path that an archive names."""
 
 import io
 import re
@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import Any, cast
 
 from tpn.errors import TPNError
-from tpn.images.containers import DAMAGES, LARGEST_FILE, Container, Content, Folder, printable, too_large
-from tpn.images.pickles import not_what_it_seems
+from tpn.images.file_containers import DAMAGES, LARGEST_FILE, Container, Content, Folder, too_large
+from tpn.images.pickles.plain_data import not_what_it_seems
+from tpn.text import printable
 
 ENCRYPTED = 0x1
 """The flag of an encrypted entry of a zip archive."""
 
 
 class _Archive(Container):
-    """An archive that is opened when it is first looked into."""
+    """An archive that is opened on first use."""
 
     @cached_property
     def _archive(self) -> Any:
@@ -101,7 +102,7 @@ class Tar(_Archive):
                 if member.isfile():
                     members[name] = member
                 elif not member.isdir():
-                    raise TPNError(f"{self.path} is refused: its entry {printable(name)!r} is no ordinary file.")
+                    raise TPNError(f"{self.path} is refused: its entry {printable(name)!r} is not a regular file.")
         except DAMAGES as failure:
             raise TPNError(f"{self.path} is damaged: {failure}.") from failure
         return members
@@ -121,15 +122,15 @@ class Tar(_Archive):
 
 
 class TarsOfClasses:
-    """The images in tar archives inside a container, an archive per class: as ILSVRC-2012 comes."""
+    """Images in tar archives inside a container, one archive per class, as ILSVRC-2012 is distributed."""
 
     def __init__(self, outer: Container, archives: dict[str, str]) -> None:
-        """`archives`: class -> the name of its archive in `outer`."""
+        """`archives` maps each class to the name of its archive in `outer`."""
         self.outer, self.archives = outer, archives
 
     @cached_property
     def names(self) -> list[str]:
-        """class/file for every image, sorted."""
+        """class/file of every image, sorted."""
         return sorted(f"{class_}/{Path(member.name).name}" for class_, _, member in self._members())
 
     def describe(self, name: str) -> str:
@@ -155,7 +156,7 @@ class TarsOfClasses:
 
 
 def open_container(path: Path) -> Container:
-    """The folder or archive at a path."""
+    """Open the folder or archive at a path."""
     if path.is_dir():
         return Folder(path)
     if not path.exists():
@@ -167,13 +168,13 @@ def open_container(path: Path) -> Container:
             start = stream.read(512)
         if reason := not_what_it_seems(start):
             raise TPNError(f"{path} is not an archive: {reason}")
-        if start.startswith(b"PK") and zipfile.is_zipfile(path):  # a tar with a zip in it would pass for one, too
+        if start.startswith(b"PK") and zipfile.is_zipfile(path):  # a tar that contains a zip passes is_zipfile, too
             return Zip(path)
         if tarfile.is_tarfile(path):
             return Tar(path)
     except OSError as failure:
         raise TPNError(f"Cannot read {path}: {failure.strerror or failure}.") from failure
-    raise TPNError(f"{path} is neither a zip nor a tar archive, nor a folder; or it is damaged.")
+    raise TPNError(f"{path} is not a folder, a zip archive or a tar archive, or it is damaged.")
 
 
 def _read_member(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Content:
@@ -188,21 +189,19 @@ def _read_member(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Content:
 
 
 def _plain(name: str) -> str:
-    """A name without the ./ that some programs put before it."""
+    """Remove the ./ that some programs put before names."""
     return re.sub(r"^(\./)+", "", name)
 
 
 def _check_name(name: str, archive: Path) -> None:
-    """Refuse an archive with a name that leads out of it: whoever made it meant no good."""
+    """Refuse an archive with an entry that points outside of it, which only malicious archives have."""
     parts = re.split(r"[/\\]", name)
     if name.startswith(("/", "\\")) or ".." in parts or re.match(r"[A-Za-z]:", name) or "\0" in name:
-        raise TPNError(
-            f"{archive} is refused: its entry {printable(name)!r} leads out of the archive, as no honest one does."
-        )
+        raise TPNError(f"{archive} is refused: its entry {printable(name)!r} points outside of the archive.")
 
 
 def _link(name: str, archive: Path) -> TPNError:
     return TPNError(
-        f"{archive} is refused: its entry {printable(name)!r} is a link. Pack the images themselves, "
-        "or unpack the archive where you trust it and name the folder."
+        f"{archive} is refused: its entry {printable(name)!r} is a link. Archive the images themselves, "
+        "or extract the archive if you trust it, and give the folder."
     )

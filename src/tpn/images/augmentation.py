@@ -1,4 +1,4 @@
-"""Random changes to training images, a whole batch at a time, that leave what they show the same."""
+"""Random augmentation of training images, a batch at a time."""
 
 from collections.abc import Callable
 
@@ -10,15 +10,15 @@ from torch import Tensor
 ImageBatch = Float[Tensor, "image channel height width"]
 
 BORDER = 1 / 8
-"""How far a crop can be shifted, as a share of the image."""
+"""The largest shift of a crop, as a share of the image."""
 STRENGTH = 0.4
-"""How much brightness, contrast and saturation vary: factors from 1 - STRENGTH to 1 + STRENGTH."""
+"""Brightness, contrast and saturation vary by factors from 1 - STRENGTH to 1 + STRENGTH."""
 GREY = (0.299, 0.587, 0.114)
-"""How bright red, green and blue are (ITU-R BT.601)."""
+"""The luminance of red, green and blue (ITU-R BT.601)."""
 
 
 def augment(images: ImageBatch, kinds: tuple[str, ...]) -> ImageBatch:
-    """Change each image at random in these ways, always in the same order. Values stay between 0 and 1."""
+    """Apply these augmentations to each image, always in the same order. Values from 0 to 1 stay in that range."""
     for kind, change in CHANGES.items():
         if kind in kinds:
             images = change(images)
@@ -26,7 +26,7 @@ def augment(images: ImageBatch, kinds: tuple[str, ...]) -> ImageBatch:
 
 
 def crop(images: ImageBatch) -> ImageBatch:
-    """Shift each image by up to an eighth of its size, repeating its edge."""
+    """Shift each image by up to an eighth of its size, replicating its edge."""
     count, _, height, width = images.shape
     down, right = (max(1, round(length * BORDER)) for length in (height, width))
     padded = F.pad(images, (right, right, down, down), mode="replicate")
@@ -37,13 +37,13 @@ def crop(images: ImageBatch) -> ImageBatch:
 
 
 def flip(images: ImageBatch) -> ImageBatch:
-    """Mirror every second image or so, left to right."""
+    """Flip each image horizontally with probability 0.5."""
     mirrored = torch.rand(len(images), 1, 1, 1) < 0.5
     return torch.where(mirrored, images.flip(-1), images)
 
 
 def jitter(images: ImageBatch) -> ImageBatch:
-    """Change brightness, contrast and, of images in colour, saturation."""
+    """Vary brightness, contrast and, of RGB images, saturation."""
     images = (images * _factors(images)).clamp_(0, 1)
     average = _grey(images).mean((1, 2, 3), keepdim=True)
     images = torch.lerp(average, images, _factors(images)).clamp_(0, 1)

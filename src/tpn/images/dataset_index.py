@@ -1,4 +1,4 @@
-"""What a source holds, before an image is opened: for every split its classes, for every class its images."""
+"""The dataset index: the classes of each split and the images of each class, before any image is decoded."""
 
 import warnings
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -8,52 +8,42 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from tpn.errors import TPNError, TPNWarning
-from tpn.images.containers import as_text
 from tpn.images.split import SPLITS
+from tpn.text import as_text, counted
 
 NAMED = 3
-"""So many examples of a kind of problem are named; the rest is counted."""
-
-SINGULAR = {
-    "images": "image", "classes": "class", "files": "file", "folders": "folder", "rows": "row",
-    "are": "is", "have": "has", "repeat": "repeats",
-}  # fmt: skip
+"""The number of examples that are named for each kind of problem."""
 
 
 @runtime_checkable
 class Reader(Protocol):
-    """Something that images can be read from."""
+    """Reads images from a source."""
 
     def read(self, keys: Collection[Any]) -> Iterator[tuple[Any, "bytes | np.ndarray | Exception"]]:
-        """These images, in any order: the bytes of a file, decoded pixels, or why there is neither."""
+        """Yield these images in any order: the bytes of a file, pixels, or the error that reading it raised."""
 
     def describe(self, key: Any) -> str:
-        """How to call an image when speaking to people."""
+        """Name an image in a message."""
 
 
 class Problems:
-    """What is wrong with a source, but does not prevent its use: counted by kind, the first few of each named."""
+    """Problems of a source that do not prevent its use: counted by kind, with the first few of each named."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, tuple[int, list[str]]] = {}
 
     def add(self, kind: str, example: str, count: int = 1) -> None:
-        """Note one more problem of a kind, such as 'images could not be read'."""
+        """Add a problem of a kind, such as 'images cannot be read'."""
         known, examples = self._kinds.get(kind, (0, []))
         self._kinds[kind] = (known + count, [*examples, example] if len(examples) < NAMED else examples)
 
     @property
     def sentences(self) -> list[str]:
-        """A sentence for each kind."""
+        """One sentence for each kind of problem."""
         return [
             f"{counted(count, kind)}: {'; '.join(examples)}{' …' if count > len(examples) else ''}"
             for kind, (count, examples) in self._kinds.items()
         ]
-
-
-def counted(count: int, what: str) -> str:
-    """A number before what is counted, such as "3 images are missing" or "1 image is missing"."""
-    return f"{count:,} {what}" if count != 1 else f"1 {' '.join(SINGULAR.get(word, word) for word in what.split())}"
 
 
 @dataclass
@@ -65,29 +55,29 @@ class SplitIndex:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Class -> how many images it has."""
+        """The number of images of each class."""
         return {class_: len(keys) for class_, keys in self.classes.items()}
 
 
 @dataclass
 class DatasetIndex:
-    """What a source holds."""
+    """The splits, classes and images of a source."""
 
     layout: str
-    """In which of the known forms it comes, in words."""
+    """The layout that was recognised, in words."""
     splits: dict[str, SplitIndex]
     problems: Problems = field(default_factory=Problems)
-    """What is left out if the user does not ask to be strict."""
+    """What is left out, or refused under --strict."""
     remarks: list[str] = field(default_factory=list)
-    """What is worth knowing in any case."""
+    """Worth knowing, but not a problem."""
 
     def tidy(self, source: str) -> None:
-        """In order: splits and classes sorted, empty ones left out, no class in two splits."""
+        """Sort splits and classes, leave out empty ones, and refuse a class in two splits."""
         for name in list(self.splits):
             split = self.splits[name]
             names = {as_text(class_): class_ for class_ in split.classes}
             if len(names) < len(split.classes):
-                raise TPNError(f"{source} has two classes whose names cannot be told apart.")
+                raise TPNError(f"{source} has two classes whose names look the same.")
             split.classes = {text: split.classes[class_] for text, class_ in names.items()}
             for class_, keys in split.classes.items():
                 if not keys:
@@ -99,25 +89,28 @@ class DatasetIndex:
         if not self.splits:
             why = f" {'. '.join(self.problems.sentences)}." if self.problems.sentences else ""
             raise TPNError(f"{source} has no images that belong to a class.{why}")
-        check_disjoint(self.splits, source)
+        check_disjoint(
+            {name: split.classes for name, split in self.splits.items()},
+            source,
+            "If these are ordinary training and test images of the same classes, put all class folders side by side "
+            "into one folder: tpn then assigns each class to a split.",
+        )
 
 
-def check_disjoint(splits: Mapping[str, SplitIndex], source: str) -> None:
-    """Refuse a class that is in two splits: classes to test on must not have been trained on."""
+def check_disjoint(splits: Mapping[str, Iterable[str]], source: str, advice: str) -> None:
+    """Refuse a class that is in two splits: the classes of a test must not have been trained on."""
     home: dict[str, str] = {}
-    for name, split in splits.items():
-        for class_ in split.classes:
+    for name, classes in splits.items():
+        for class_ in classes:
             if class_ in home:
                 raise TPNError(
                     f"The class {class_!r} is in two splits of {source}, {home[class_]} and {name}. Few-shot methods "
-                    "are tested on classes that they have never seen, so a class belongs to one split only. If these "
-                    "are ordinary training and test images of the same classes, put all class folders side by side "
-                    "into one folder: tpn then divides the classes."
+                    f"are tested on classes that they have never seen, so a class belongs to one split only. {advice}"
                 )
             home[class_] = name
 
 
-def tell(sentences: Iterable[str], source: str) -> None:
-    """Tell the user of these, as a warning."""
+def warn_of(sentences: Iterable[str], source: str) -> None:
+    """Issue a warning for each sentence."""
     for sentence in sentences:
         warnings.warn(f"{source}: {sentence}", TPNWarning, stacklevel=3)

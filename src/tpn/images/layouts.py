@@ -1,4 +1,4 @@
-"""The ways in which people arrange image files: lists in csv files, folders of classes, ILSVRC-2012's archives."""
+"""Common layouts of image files: csv lists, folders of classes, and the archives of ILSVRC-2012."""
 
 import csv
 import io
@@ -7,14 +7,15 @@ from pathlib import PurePosixPath
 
 from tpn.errors import TPNError
 from tpn.images.archives import TarsOfClasses
-from tpn.images.containers import Container, printable
 from tpn.images.dataset_index import DatasetIndex, Problems, SplitIndex
 from tpn.images.decoding import image_suffixes
+from tpn.images.file_containers import Container
 from tpn.images.split import SPLITS
+from tpn.text import printable
 
 SPLIT_FOLDERS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
-"""What folders of splits are called."""
-NOT_IMAGES = "files are no images by name and are left out"
+"""The names of split folders."""
+NOT_IMAGES = "files have no image extension and are left out"
 
 
 def listed_in_csv(container: Container, where: str) -> DatasetIndex | None:
@@ -41,12 +42,12 @@ def listed_in_csv(container: Container, where: str) -> DatasetIndex | None:
         used |= seen
         index.splits[split] = SplitIndex(container, {label: sorted(names) for label, names in classes.items()})
     for image in sorted(images.names - used):
-        index.problems.add("images are in none of the lists", printable(image))
+        index.problems.add("images are not in any list", printable(image))
     return index
 
 
 class _Images:
-    """The images that the rows of lists can mean."""
+    """Finds the image that a row of a list refers to."""
 
     def __init__(self, container: Container, base: str) -> None:
         self.container, self.base = container, base
@@ -56,7 +57,7 @@ class _Images:
             self.by_file_name.setdefault(PurePosixPath(name).name, []).append(name)
 
     def find(self, file: str) -> str | None:
-        """The image at that path, from the lists or from the folder `images`; or the only one with that file name."""
+        """Return the image at this path, relative to the lists or to `images`; or the only one of this file name."""
         path = PurePosixPath(file.replace("\\", "/"))
         for folder in ("images", ""):
             if (name := str(PurePosixPath(self.base, folder, path))) in self.names:
@@ -64,14 +65,14 @@ class _Images:
         found = self.by_file_name.get(path.name, [])
         if len(found) > 1:
             raise TPNError(
-                f"{self.container.path} has several images called {printable(path.name)}, such as "
-                f"{printable(min(found))} and {printable(max(found))}, and its lists do not say which they mean."
+                f"{self.container.path} has several images named {printable(path.name)}, such as "
+                f"{printable(min(found))} and {printable(max(found))}, and its lists do not say which one is meant."
             )
         return found[0] if found else None
 
 
 def read_rows(container: Container, name: str, columns: tuple[str, str]) -> list[tuple[str, str]]:
-    """Two columns of a csv file that names them in its first row."""
+    """Read two columns of a csv file with a header."""
     text = container.read_text(name).replace("\r\n", "\n").replace("\r", "\n")
     try:
         reader = csv.DictReader(io.StringIO(text), strict=True, skipinitialspace=True)
@@ -88,19 +89,19 @@ def read_rows(container: Container, name: str, columns: tuple[str, str]) -> list
                 raise TPNError(f"{container.describe(name)} is incomplete in row {number}.")
             rows.append((first, second))
     except csv.Error as failure:
-        raise TPNError(f"{container.describe(name)} is no csv file: {failure}.") from failure
+        raise TPNError(f"{container.describe(name)} is not a csv file: {failure}.") from failure
     return rows
 
 
 def split_folders(container: Container, where: str) -> DatasetIndex | None:
-    """Folders for train, val and test with a folder for each class."""
+    """Folders train, val and test with a folder for each class."""
     best: dict[str, dict[str, dict[str, list[str]]]] = {}
     for name in container.names:
-        parts = name.split("/")
-        for depth, part in enumerate(parts[:-2]):
-            if part.lower() in SPLIT_FOLDERS:
-                base, split = "/".join(parts[:depth]), SPLIT_FOLDERS[part.lower()]
-                best.setdefault(base, {}).setdefault(split, {}).setdefault(parts[depth + 1], []).append(name)
+        folders = name.split("/")
+        for depth, folder in enumerate(folders[:-2]):
+            if folder.lower() in SPLIT_FOLDERS:
+                base, split = "/".join(folders[:depth]), SPLIT_FOLDERS[folder.lower()]
+                best.setdefault(base, {}).setdefault(split, {}).setdefault(folders[depth + 1], []).append(name)
                 break
     complete = [base for base, splits in best.items() if len(splits) == len(SPLITS)]
     if not complete:
@@ -112,7 +113,7 @@ def split_folders(container: Container, where: str) -> DatasetIndex | None:
 
 
 def of_images(classes: dict[str, list[str]], problems: Problems) -> dict[str, list[str]]:
-    """Class -> its files that are images by their names."""
+    """Keep the files of each class that have the extension of an image."""
     kept: dict[str, list[str]] = {}
     for class_, names in classes.items():
         images = [name for name in names if is_image(name)]
@@ -123,9 +124,9 @@ def of_images(classes: dict[str, list[str]], problems: Problems) -> dict[str, li
 
 
 def ilsvrc(container: Container, lists: Mapping[str, Iterable[str]]) -> DatasetIndex | None:
-    """The training images of ILSVRC-2012 that are in these classes (split -> classes), sorted by name.
+    """The training images of ILSVRC-2012 in these classes (split -> classes), sorted by name.
 
-    They come as a tar of class tars, a folder of class tars, or folders of classes at any depth.
+    They are distributed as a tar of class tars, a folder of class tars, or folders of classes at any depth.
     """
     index = DatasetIndex(f"cut from ILSVRC-2012 in a {container.kind}", {})
     wanted = {class_ for classes in lists.values() for class_ in classes}
@@ -142,7 +143,9 @@ def ilsvrc(container: Container, lists: Mapping[str, Iterable[str]]) -> DatasetI
             bases.setdefault("/".join(folders), {}).setdefault(class_, []).append(name)
     if not bases:
         return None
-    base = max(bases, key=lambda base: (base.endswith("train"), len(bases[base])))  # its validation images lie apart
+    base = max(
+        bases, key=lambda base: (base.endswith("train"), len(bases[base]))
+    )  # its validation images are in another folder
     for class_ in sorted(wanted - set(bases[base])):
         index.problems.add("classes of the benchmark are missing in this copy of ILSVRC-2012", class_)
     for split, classes in lists.items():
@@ -152,12 +155,12 @@ def ilsvrc(container: Container, lists: Mapping[str, Iterable[str]]) -> DatasetI
 
 
 def is_image(name: str) -> bool:
-    """Is this the name of an image file? One without an ending may be."""
+    """Whether this can be the name of an image file; one without an extension can."""
     suffix = PurePosixPath(name).suffix.lower()
     return not suffix or suffix in image_suffixes()
 
 
 def shallowest(names: Iterable[str], file_name: str) -> str | None:
-    """The file of this name that lies in the fewest folders."""
+    """Return the least deeply nested file of this name."""
     found = [name for name in names if name == file_name or name.endswith(f"/{file_name}")]
     return min(found, key=lambda name: (name.count("/"), name), default=None)

@@ -1,4 +1,4 @@
-"""What is common to all places that a user's images come from."""
+"""What all sources of a user's images have in common."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -8,23 +8,24 @@ from typing import Any
 
 from tpn.errors import TPNError
 from tpn.images.archives import open_container
-from tpn.images.containers import Container, Folder, as_text, printable
 from tpn.images.dataset_index import DatasetIndex
+from tpn.images.file_containers import Container, Folder
 from tpn.images.split import SplitInfo
+from tpn.text import as_text, printable
 
-PARTS = {".pkl", ".pickle", ".npz", ".csv"}
-"""Files that are a part of a benchmark, the other parts being beside them."""
+MEMBERS = {".pkl", ".pickle", ".npz", ".csv"}
+"""A file of this type is one of several files of a benchmark in the same folder."""
 
 
 class Source(ABC):
-    """Images of a user: where they lie, and how they are to be read."""
+    """A user's images: where they are, and how to read them."""
 
     kind: str
-    """What --data calls it."""
+    """Its name in --data."""
     image_size: int = 84
-    """The size that images are scaled to, if the user names none."""
+    """The default size that images are resized to."""
     labelled_share: float = 0.4
-    """The share of each training class that has labels, in semi-supervised training."""
+    """The default share of each training class that has labels in semi-supervised training."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -35,13 +36,13 @@ class Source(ABC):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All that decides what the store holds, but the contents of the source."""
+        """Everything that determines the store, except the content of the source."""
         return {"kind": self.kind, "path": as_text(str(self.path))}
 
     @cached_property
     def container(self) -> Container:
         """The folder or archive that holds the images."""
-        if self.path.suffix in PARTS and self.path.is_file():  # one of several files of a benchmark
+        if self.path.suffix in MEMBERS and self.path.is_file():  # one of several files of a benchmark
             return Folder(self.path.parent)
         return open_container(self.path)
 
@@ -53,10 +54,10 @@ class Source(ABC):
             container.close()
 
     def index(self) -> DatasetIndex:
-        """What it holds, in order."""
+        """Return the dataset index, checked and sorted."""
         index = self.find()
         for failure in self.container.unreadable:
-            index.problems.add("folders may not be read", printable(failure))
+            index.problems.add("folders cannot be read", printable(failure))
         for name in self.container.empty_folders:
             index.problems.add("folders are empty", printable(name))
         index.tidy(self.spec)
@@ -65,25 +66,24 @@ class Source(ABC):
 
     @abstractmethod
     def find(self) -> DatasetIndex:
-        """What it holds, as it is found."""
+        """Build the dataset index from the files that are found."""
 
     def incompleteness(self, index: DatasetIndex) -> list[str]:
-        """A remark if something is missing of what everybody has."""
+        """Return a remark if a benchmark is incomplete."""
         return []
 
-    def not_recognised(self, forms: str) -> TPNError:
-        """What to say of a source that comes in none of the known forms."""
+    def not_recognised(self, layouts: str) -> TPNError:
+        """Return the error for a source in none of the known layouts."""
         names = self.container.names
         example = f", such as {printable(names[0])}" if names else ""
         return TPNError(
-            f"{self.path} holds none of the forms that {self.kind} comes in: {forms}. "
-            f"It has {len(names):,} files{example}."
+            f"{self.path} is in none of the layouts of {self.kind}: {layouts}. It has {len(names):,} files{example}."
         )
 
     def split_info(self, classes: Mapping[str, int]) -> SplitInfo:
-        """How much is in a split of so many images in each class."""
+        """Return the size of a split from the number of images of each class."""
         return SplitInfo(len(classes), sum(classes.values()), self.categories(list(classes)))
 
     def categories(self, classes: list[str]) -> int | None:
-        """How many categories these classes fall into, where classes have such."""
+        """Return the number of categories of these classes, if the source has categories."""
         return None

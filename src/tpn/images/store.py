@@ -1,4 +1,4 @@
-"""A store on the disk: a memory-mapped array per split, and a manifest that says what is in it."""
+"""A store on disk: a memory-mapped array per split, and a manifest that describes it."""
 
 import hashlib
 import json
@@ -9,19 +9,20 @@ import numpy as np
 
 from tpn.errors import TPNError
 from tpn.files import read_json
-from tpn.images.building import checksum
+from tpn.images.parallel_decoding import CHANNELS
 from tpn.images.source import Source
-from tpn.images.split import Images, Split, SplitInfo
-from tpn.images.workers import CHANNELS
+from tpn.images.split import Images, Split, SplitInfo, check_split
+from tpn.images.store_builder import checksum
 
 FORMAT = 1
 MANIFEST = "manifest.json"
 
 
 class Store(Images):
-    """A store that has been built: its arrays are mapped into memory, and read as they are looked at."""
+    """A complete store: its arrays are memory-mapped, and read when they are used."""
 
     channels = CHANNELS
+    folder: Path
 
     def __init__(self, source: Source, folder: Path) -> None:
         self.source, self.folder = source, folder
@@ -50,6 +51,7 @@ class Store(Images):
         return {split: self.source.split_info(classes) for split, classes in self._classes.items()}
 
     def split(self, name: str) -> Split:
+        check_split(name)
         if name not in self._classes:
             raise TPNError(f"{self.spec} has no {name} split; it has {', '.join(self._classes)}.")
         if name not in self._opened:
@@ -66,11 +68,11 @@ class Store(Images):
             if images.shape != expected or images.dtype != np.uint8:
                 raise ValueError(f"it holds {images.shape} instead of {expected}")
         except (OSError, ValueError, EOFError) as failure:
-            raise TPNError(f"{path} is damaged: {failure}. Build it anew with tpn data prepare.") from failure
+            raise TPNError(f"{path} is damaged: {failure}. Rebuild it with `tpn data prepare`.") from failure
         return np.asarray(images)
 
     def check(self, sums: bool = False) -> None:
-        """Refuse a store whose arrays cannot be opened or, with `sums`, are not what they were when it was built."""
+        """Raise an error if an array cannot be opened or, with `sums`, has changed since the store was built."""
         for name, expected in self._checksums.items():
             self.split(name)
             if sums and checksum(self.folder / f"{name}.npy") != expected:

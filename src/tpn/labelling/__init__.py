@@ -1,1 +1,1 @@
-"""Labelling the rest: an estimator that spreads labels over millions of points, and folders of images."""
+"""The folder workflow: find images and labels, embed, propagate, suggest, write."""

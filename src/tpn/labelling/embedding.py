@@ -1,4 +1,4 @@
-"""From image files to features: each content once, then from the cache."""
+"""Embedding the images of a folder: each content once, then from the cache."""
 
 import warnings
 from collections.abc import Generator, Iterable, Sequence
@@ -12,43 +12,38 @@ import numpy as np
 import torch
 
 from tpn.errors import TPNError
-from tpn.images.containers import LARGEST_FILE, printable, too_large
 from tpn.images.dataset_index import Problems
 from tpn.images.decoding import NotAnImage, decode
+from tpn.images.file_containers import LARGEST_FILE, too_large
 from tpn.labelling.feature_cache import FeatureCache, digest, facts_of
-from tpn.labelling.networks import Network, NetworkName
+from tpn.labelling.networks import LazyNetwork, Network
 from tpn.progress import progress
+from tpn.text import printable
 
 IMAGES_AT_ONCE = 32
 UNREADABLE = "images cannot be read and are left out"
 
 
 @dataclass(frozen=True)
-class Embedded:
-    """The features of those images that can be read."""
-
-    names: list[str]
-    features: np.ndarray
-
-
-@dataclass(frozen=True)
 class Decoded:
-    """What became of a file."""
+    """A file that was read: pixels, or why there are none."""
 
     name: str
     facts: str = ""
     content: bytes = b""
     """A digest."""
     pixels: np.ndarray | None = None
-    """If its content has to be embedded."""
     why: str = ""
-    """If it is no image."""
+    """Why it is not an image, if so."""
 
 
 def embed(
-    folder: Path, names: Sequence[str], network: NetworkName, cache: Path, device: torch.device, problems: Problems
-) -> Embedded:
-    """The features of these files of a folder. Those that are no images are left out, and noted."""
+    folder: Path, names: Sequence[str], network: LazyNetwork, cache: Path, device: torch.device, problems: Problems
+) -> tuple[list[str], np.ndarray]:
+    """Embed these files of a folder. Files that cannot be read are left out, and added to `problems`.
+
+    Returns the names of the others, and their features.
+    """
     with FeatureCache(cache) as known:
         contents = dict(zip(names, known.contents([folder / name for name in names]), strict=True))
         features = known.features(network.key, {content for content in contents.values() if content is not None})
@@ -70,7 +65,7 @@ def embed(
         used = [name for name in names if contents[name] in features]
         if not used:
             raise TPNError(f"None of the files in {folder} can be read as an image. {'. '.join(problems.sentences)}.")
-        return Embedded(used, np.stack([features[contents[name]] for name in used]))  # type: ignore[index]
+        return used, np.stack([features[contents[name]] for name in used])  # type: ignore[index]
 
 
 def _embed_batch(
@@ -81,7 +76,7 @@ def _embed_batch(
     features: dict[bytes, np.ndarray],
     device: torch.device,
 ) -> dict[bytes, np.ndarray]:
-    """Embed what is new of a batch, and put it into the cache."""
+    """Embed what is new in a batch, and put it into the cache."""
     read = [one for one in batch if not one.why]
     contents = [one.content for one in read]
     found = cache.features(network.key, [content for content in contents if content not in features])
@@ -92,7 +87,7 @@ def _embed_batch(
             images = pixels.to(device).permute(0, 3, 1, 2).float().div_(255)
             embedded = network.embed(images).float().cpu().numpy()
         if not np.isfinite(embedded).all():
-            raise TPNError(f"{network.title} gives features that are not numbers.")
+            raise TPNError(f"{network.title} gives features that are NaN or infinite.")
         made = dict(zip(new, embedded, strict=True))
         cache.put_features(network.key, made.items())
         found |= made
@@ -101,7 +96,7 @@ def _embed_batch(
 
 
 def _decoded(folder: Path, names: Iterable[str], size: int) -> Generator[list[Decoded], None, None]:
-    """Files read and decoded, in batches, the next ones while the last is being embedded."""
+    """Read and decode files in batches, the next ones while the last is being embedded."""
     remaining = iter(names)
     batches = iter(lambda: list(islice(remaining, IMAGES_AT_ONCE)), [])
     # decoding silences warnings for a while, and threads that do so at the same time leave them silenced
@@ -120,7 +115,7 @@ def _decode(folder: Path, name: str, size: int) -> Decoded:
     facts = facts_of(file)
     try:
         if not file.is_file():
-            return Decoded(name, why="it is no ordinary file")
+            return Decoded(name, why="not a regular file")
         if file.stat().st_size > LARGEST_FILE:
             return Decoded(name, why=str(too_large(file.stat().st_size)))
         content = file.read_bytes()

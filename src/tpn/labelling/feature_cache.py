@@ -1,4 +1,4 @@
-"""Features that were computed before, kept by the content of the files that they are of."""
+"""A cache of features, by the content of image files."""
 
 import hashlib
 import sqlite3
@@ -18,8 +18,8 @@ AT_ONCE = 500
 class FeatureCache:
     """A database of features in the cache folder.
 
-    A file that was seen before is known by its path, size and times, so its content is not read again; a file that was
-    moved or copied is known by its content. What has been put in stays, whatever interrupts the command.
+    A known file is recognised by its path, size and modification time without being read; a moved or copied one by its
+    content. Everything that was put in is kept if the program is interrupted.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -45,7 +45,7 @@ class FeatureCache:
         self._database.close()
 
     def contents(self, files: Sequence[Path]) -> list[bytes | None]:
-        """The digest of each file's content, as far as it has been seen as it is now."""
+        """Return the digest of each file's content, or None if the file is new or has changed."""
         query = "SELECT path, facts, content FROM files WHERE path IN"
         known = self._look_up(query, [path_key(file) for file in files])
         seen = {path: (facts, content) for path, facts, content in known}
@@ -56,18 +56,18 @@ class FeatureCache:
         ]
 
     def features(self, network: str, contents: Iterable[bytes]) -> dict[bytes, np.ndarray]:
-        """The features of these contents by this network, as far as they are there."""
+        """Return the features of these contents by this network, as far as they are in the cache."""
         query = "SELECT content, numbers FROM features WHERE network = ? AND content IN"
         rows = self._look_up(query, list(contents), network)
         return {content: np.frombuffer(numbers, "<f4") for content, numbers in rows}
 
     def put_files(self, files: Iterable[tuple[Path, str, bytes]]) -> None:
-        """Note the content of files: path, facts (taken before it was read), digest."""
+        """Remember the contents of files: path, facts (taken before it was read), digest."""
         rows = [(path_key(file), facts, content) for file, facts, content in files]
         self._write("INSERT OR REPLACE INTO files VALUES (?, ?, ?)", rows)
 
     def put_features(self, network: str, features: Iterable[tuple[bytes, np.ndarray]]) -> None:
-        """Keep features, of a network, by the content they are of."""
+        """Keep features of a network by the content of their image."""
         rows = [(network, content, numbers.astype("<f4").tobytes()) for content, numbers in features]
         self._write("INSERT OR REPLACE INTO features VALUES (?, ?, ?)", rows)
 
@@ -96,17 +96,17 @@ class FeatureCache:
 
 
 def digest(content: bytes) -> bytes:
-    """What tells contents apart."""
+    """Return a digest of the content of a file."""
     return hashlib.sha256(content).digest()[:16]
 
 
 def path_key(file: Path) -> str:
-    """A path as the database can hold it, whatever bytes it has."""
+    """Return a path as text that the database can hold, whatever bytes it has."""
     return str(file).encode("utf-8", "surrogateescape").hex() if not is_text(str(file)) else str(file)
 
 
 def facts_of(file: Path) -> str | None:
-    """What changes when a file is written to."""
+    """Return size, modification time and inode: they change when a file is written."""
     try:
         facts = file.stat()
     except OSError:

@@ -1,23 +1,20 @@
-"""The images of a folder, and what is known of them: labels from lists or from sub-folders."""
+"""The images of a folder, and the labels that are known, from sub-folders or lists."""
 
-import csv
-import io
 import os
 import unicodedata
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from tpn.errors import TPNError
 from tpn.files import resolved
-from tpn.images.containers import Folder, as_text, printable
 from tpn.images.dataset_index import Problems
+from tpn.images.file_containers import Folder
 from tpn.images.layouts import NOT_IMAGES, is_image
+from tpn.labelling.label_lists import KnownLabel, KnownLabels, label_files, read_labels
+from tpn.text import as_text, printable
 
 UNLABELLED_FOLDERS = {"unlabelled", "unlabeled"}
-"""Sub-folders that are no class."""
-DELIMITERS = ",;\t|"
-LARGEST_LIST = 2**28
+"""Sub-folders that are not classes."""
 
 
 @dataclass
@@ -26,7 +23,7 @@ class LabelledFolder:
 
     path: Path
     names: list[str]
-    """Relative to the folder, with / between parts."""
+    """Paths relative to the folder, with / between parts."""
     labels: dict[str, str]
     """Name -> label."""
     problems: Problems = field(default_factory=Problems)
@@ -36,7 +33,7 @@ class LabelledFolder:
         return sorted(set(self.labels.values()))
 
     def check(self) -> None:
-        """Refuse what cannot be labelled."""
+        """Refuse labels that are too few to tell classes apart."""
         if not self.labels:
             raise TPNError(f"None of the {len(self.names):,} images in {self.path} has a label: label some.")
         if len(self.classes) < 2:
@@ -46,7 +43,7 @@ class LabelledFolder:
 
 
 def find_images(folder: Path) -> LabelledFolder:
-    """The images in a folder and everything below it, none of them labelled yet."""
+    """Find the images in a folder and below; none of them has a label yet."""
     path = resolved(folder)
     if not path.is_dir():
         raise TPNError(f"{folder} {'is a file, not a folder' if path.exists() else 'does not exist'}.")
@@ -65,8 +62,17 @@ def find_images(folder: Path) -> LabelledFolder:
     return found
 
 
+def read_known_labels(images: LabelledFolder, labels: KnownLabels) -> None:
+    """Take the known labels from lists or, if there are none, from sub-folders, and refuse too few."""
+    if label_files(labels) == []:
+        label_by_folders(images)
+    else:
+        label_by_list(images, labels)
+    images.check()
+
+
 def label_by_folders(images: LabelledFolder) -> None:
-    """The first folder of an image's path is its class; images outside, or in `unlabelled`, have none."""
+    """Take the first folder of a path as the label; images outside, or in `unlabelled`, have none."""
     for name in images.names:
         folder, inside, _ = name.partition("/")
         if inside and folder.lower() not in UNLABELLED_FOLDERS:
@@ -83,32 +89,31 @@ def label_by_folders(images: LabelledFolder) -> None:
         )
 
 
-def label_by_lists(images: LabelledFolder, lists: Iterable[Path]) -> None:
-    """Labels from csv files with the columns path and label; rows without a label say nothing."""
-    finder = Finder(images)
-    missing, said = Problems(), dict[str, tuple[str, str]]()
-    unknown = 0
-    for file in lists:
-        for number, path, label in read_rows(file):
-            name = finder.find(path)
-            where = f"{file.name}, row {number}"
-            if name is None:
-                unknown += 1
-                missing.add("images with a label are missing", f"{printable(path)} ({where})")
-            elif name in said and said[name][0] != label:
-                before, place = said[name]
-                raise TPNError(
-                    f"{printable(name)} has two labels: {before!r} ({place}) and {label!r} ({where}). Remove one."
-                )
-            else:
-                said[name] = (label, where)
+def label_by_list(images: LabelledFolder, labels: KnownLabels) -> None:
+    """Take labels from csv files with the columns path and label or, in Python, from a mapping, pairs or a table."""
+    finder = PathFinder(images)
+    missing, unknown = Problems(), 0
+    found: dict[str, KnownLabel] = {}
+    for known in read_labels(labels):
+        name = finder.find(known.path)
+        if name is None:
+            unknown += 1
+            missing.add("images with a label are missing", f"{printable(known.path)} ({known.where})")
+        elif name in found and found[name].label != known.label:
+            before = found[name]
+            raise TPNError(
+                f"{printable(name)} has two labels: {before.label!r} ({before.where}) and {known.label!r} "
+                f"({known.where}). Remove one."
+            )
+        else:
+            found[name] = known
     if unknown:
         raise TPNError(f"In {images.path}, {missing.sentences[0]}. Paths are relative to the folder: correct the list.")
-    images.labels.update({name: label for name, (label, _) in said.items()})
+    images.labels.update({name: known.label for name, known in found.items()})
 
 
-class Finder:
-    """Finds the image that a path in a list means."""
+class PathFinder:
+    """Finds the image that a path in a list refers to."""
 
     def __init__(self, images: LabelledFolder) -> None:
         self.root, self.names = images.path, set(images.names)
@@ -116,7 +121,10 @@ class Finder:
         self.composed = {unicodedata.normalize("NFC", as_text(name)): name for name in images.names}
 
     def find(self, path: str) -> str | None:
-        """As it stands, from the folder or absolute, with spaces around it or \\ for /, composed letters or not."""
+        """Find a path, relative to the folder or absolute; spaces around it, \\ for / and Unicode forms do not matter.
+
+        Returns None if there is no such image.
+        """
         for candidate in (path, path.strip(), path.strip().replace("\\", "/")):
             name = PurePosixPath(os.path.normpath(candidate)).as_posix()
             if os.path.isabs(candidate):
@@ -128,7 +136,7 @@ class Finder:
         return None
 
     def _below_root(self, path: str) -> str:
-        """An absolute path from the folder on, which links may lead to, and which may have links inside."""
+        """Make an absolute path relative to the folder. Links may lead to the folder, and out of it."""
         for parent in PurePosixPath(path).parents:
             if parent not in self.is_root:
                 try:
@@ -138,57 +146,3 @@ class Finder:
             if self.is_root[parent]:
                 return PurePosixPath(path).relative_to(parent).as_posix()
         return path
-
-
-def read_rows(file: Path) -> list[tuple[int, str, str]]:
-    """Row number, path and label of each row of a csv file that has a label."""
-    text = read_text(file)
-    first = next((line for line in text.splitlines() if line.strip()), "")
-    delimiter = max(DELIMITERS, key=first.count) if any(mark in first for mark in DELIMITERS) else ","
-    try:
-        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True))
-    except csv.Error as failure:
-        raise TPNError(f"{file} is no csv file: {failure}.") from failure
-    header: list[str] | None = None
-    found = []
-    for number, row in enumerate(rows, 1):
-        cells = [cell.strip() for cell in row]
-        if not any(cells):
-            continue
-        if header is None:
-            header = [cell.lower() for cell in cells]
-            if missing := [column for column in ("path", "label") if column not in header]:
-                raise TPNError(
-                    f"{file} has no column {missing[0]!r}: its first row must name the columns path and label, such as "
-                    f"`path,label`, and it is {printable(first)[:80]!r}."
-                )
-            continue
-        if len(cells) < len(header) and header.index("path") >= len(cells):
-            raise TPNError(f"{file} is incomplete in row {number}.")
-        path = row[header.index("path")]
-        label = cells[header.index("label")] if header.index("label") < len(cells) else ""
-        if label and not path.strip():
-            raise TPNError(f"{file} has a label without a path in row {number}.")
-        if label:
-            found.append((number, path, label))
-    return found
-
-
-def read_text(file: Path) -> str:
-    """A text file, in whichever encoding it is: as its first bytes say, else UTF-8, else that of Western Windows."""
-    try:
-        if file.stat().st_size > LARGEST_LIST:
-            raise TPNError(f"{file} is far too large for a list of labels.")
-        content = file.read_bytes()
-    except OSError as failure:
-        raise TPNError(f"Cannot read {file}: {failure.strerror or failure}.") from failure
-    marks = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
-    named = next((encoding for mark, encoding in marks.items() if content.startswith(mark)), None)
-    for encoding in [named] if named else ["utf-8-sig", "cp1252"]:
-        try:
-            text = content.decode(encoding)
-        except UnicodeDecodeError:
-            continue
-        if "\0" not in text:
-            return text
-    raise TPNError(f"{file} is not a text file: save it as csv in UTF-8.")

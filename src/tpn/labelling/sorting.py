@@ -1,4 +1,4 @@
-"""Sorting images into a folder for each class."""
+"""Sorting labelled images into a folder for each class."""
 
 import os
 import shutil
@@ -8,28 +8,28 @@ from typing import Literal
 
 from tpn.errors import TPNError
 from tpn.files import UNFINISHED, explaining_failure, make_folder, resolved
-from tpn.labelling.labelling import Labelled
+from tpn.labelling.folder_labels import FolderLabels
 from tpn.progress import progress
 
 NOT_IN_NAMES = '<>:"/\\|?*'
-"""What some file systems do not take in a name."""
+"""Characters that some file systems do not allow in names."""
 
 
 def check_sorting(target: Path, folder: Path) -> None:
-    """Refuse a place that is taken, or among the images."""
+    """Refuse a target folder that is not empty, cannot be made, or lies among the images."""
     place = resolved(target)
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise TPNError(f"{target} exists and is not an empty folder: choose another, or remove it.")
     above = next(parent for parent in place.parents if parent.exists())
     if not above.is_dir() or not os.access(above, os.W_OK):
-        raise TPNError(f"{target} cannot be made: {above} is {'not to be written' if above.is_dir() else 'a file'}.")
+        raise TPNError(f"{target} cannot be made: {above} is {'read-only' if above.is_dir() else 'a file'}.")
     if place.is_relative_to(folder):
-        raise TPNError(f"{target} lies among the images of {folder}: choose another place.")
+        raise TPNError(f"{target} lies among the images of {folder}: choose another folder.")
 
 
-def sort_images(labelled: Labelled, folder: Path, target: Path, how: Literal["copy", "link"]) -> int:
-    """Copy every image with a label, or a link to it, into the folder of its class; all of them or nothing."""
-    places, target = plan(labelled), resolved(target)
+def sort_images(labels: FolderLabels, target: Path, how: Literal["copy", "link"]) -> int:
+    """Copy or link every image that has a label into the folder of its class; all of them or nothing."""
+    places, target = plan(labels), resolved(target)
     part = target.with_name(f".{target.name}.{os.getpid()}{UNFINISHED}")
     make_folder(part)
     try:
@@ -38,9 +38,9 @@ def sort_images(labelled: Labelled, folder: Path, target: Path, how: Literal["co
                 new = part / place
                 new.parent.mkdir(exist_ok=True)
                 if how == "copy":
-                    shutil.copy2(folder / name, new)
+                    shutil.copy2(labels.folder / name, new)
                 else:
-                    new.symlink_to((folder / name).resolve())
+                    new.symlink_to((labels.folder / name).resolve())
                 advance(1)
             if target.is_dir():
                 target.rmdir()  # it is empty
@@ -50,10 +50,13 @@ def sort_images(labelled: Labelled, folder: Path, target: Path, how: Literal["co
     return len(places)
 
 
-def plan(labelled: Labelled) -> dict[str, str]:
-    """Image -> CLASS/FILE. Of files with the same name in a class, each has the folders before it in its name."""
-    folders = class_folders(labelled.classes)
-    kept = [(name, labelled.label(index)) for index, name in enumerate(labelled.names) if labelled.label(index)]
+def plan(labels: FolderLabels) -> dict[str, str]:
+    """Return the new path CLASS/FILE of each image.
+
+    If several files of a class have the same name, the folders that they come from become part of it.
+    """
+    folders = class_folders(labels.classes)
+    kept = [(name, label) for name, label in zip(labels.paths, labels.labels, strict=True) if label]
     count = Counter((label, PurePosixPath(name).name.lower()) for name, label in kept)
     places: dict[str, str] = {}
     taken: set[str] = set()
@@ -71,7 +74,7 @@ def plan(labelled: Labelled) -> dict[str, str]:
 
 
 def class_folders(classes: list[str]) -> dict[str, str]:
-    """Class -> the name of its folder, which every file system takes."""
+    """Return a folder name for each class that every file system allows."""
     names: dict[str, str] = {}
     for class_ in classes:
         name = "".join("_" if mark in NOT_IN_NAMES or not mark.isprintable() else mark for mark in class_).strip(" .")

@@ -69,13 +69,14 @@ def scores_of_task(
     way: int,
 ) -> Float[Tensor, "query way"]:
     """Score the queries of a single task, given as images."""
-    images = torch.cat([torch.as_tensor(support), torch.as_tensor(query)])
-    if images.dtype == torch.uint8 or not images.is_floating_point() or images.ndim != 4:
-        raise TPNError(
-            "Images must be floating-point numbers from 0 to 1 of the shape (images, channels, height, width), not "
-            f"{images.dtype} of the shape {tuple(images.shape)}."
-        )
-    images = images.to(torch.float32)
+    given = [torch.as_tensor(support), torch.as_tensor(query)]
+    for one in given:
+        if not one.is_floating_point() or one.ndim != 4 or one.shape[1:] != given[0].shape[1:]:
+            raise TPNError(
+                "Images must be floating-point numbers from 0 to 1 of the shape (images, channels, height, width), not "
+                f"{one.dtype} of the shape {tuple(one.shape)}."
+            )
+    images = torch.cat([one.to(torch.float32) for one in given])
     with testing(method):
         inputs = embed_in_batches(method, len(images), lambda first, last: images[first:last])
         task = Task(inputs[None], labels[None].to(inputs.device), way, len(images) - len(labels))

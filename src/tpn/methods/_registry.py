@@ -28,6 +28,8 @@ def register_method(method: AnyMethod) -> AnyMethod:
     """
     name = method.info.name
     known = _METHODS.get(name)
+    if name in _built_in() and method.__module__ != _module(name):
+        known = find_method(name)
     if known is not None and (known.__module__, known.__qualname__) != (method.__module__, method.__qualname__):
         raise TPNError(f"There is already a method called {name!r}: choose another name.")
     _METHODS[name] = method
@@ -48,7 +50,7 @@ def find_method(name: str) -> type[Method]:
     """Find a method by its name."""
     if name not in _METHODS:
         if name in _built_in():
-            import_module(f"tpn.methods.{name.replace('-', '_')}")
+            import_module(_module(name))
         for point in entry_points(group=ENTRY_POINTS, name=name):
             _METHODS.setdefault(name, _checked(point.load(), name))
     if name not in _METHODS:
@@ -69,6 +71,10 @@ def _built_in() -> frozenset[str]:
     return frozenset(
         file.stem.replace("_", "-") for file in Path(__file__).parent.glob("*.py") if not file.stem.startswith("_")
     )
+
+
+def _module(name: str) -> str:
+    return f"tpn.methods.{name.replace('-', '_')}"
 
 
 def _checked(method: Any, name: str) -> type[Method]:

@@ -1,37 +1,34 @@
-"""How much an experiment may cost: as in the paper, or what a processor can do."""
+"""How much an experiment may cost: as in the paper, or what a CPU can do. Nothing here needs torch."""
 
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from tpn.errors import TPNError
-from tpn.methods._config import Config
-from tpn.methods._registry import find_method
-from tpn.paper.recipe import Training
 
 MOST_SPLITS = 1000
-Schedule = Literal["halve", "linear", "step", "cosine"]
+Schedule: TypeAlias = Literal["halve", "linear", "step", "cosine"]
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What an experiment may cost: the same for all its systems. Where it says nothing, a recipe is as in the paper."""
+    """What an experiment may cost, the same for all its systems. None stands for the value of each recipe."""
 
     image_size: int | None = None
-    """Scale the images to so many pixels in height and width (quick: 28; full: 84)."""
+    """Resize images to this height and width in pixels (quick: 28; full: 84)."""
     episodes: int | None = None
-    """Training episodes of every system (quick: 100; full: as each recipe says, up to 500,000)."""
+    """Training episodes of every system (quick: 100; full: as in each recipe, up to 500,000)."""
     schedule: Schedule | None = None
-    """How the learning rate falls (quick: linear, for all; full: as for each system)."""
+    """The learning rate schedule of every system (quick: linear; full: as in each recipe)."""
     validations: int | None = None
-    """Validate so many times, evenly spread (quick: twice; full: as for each system)."""
+    """The number of validations, evenly spaced (quick: 2; full: as in each recipe)."""
     validation_episodes: int | None = None
-    """Episodes in a validation (quick: 10; full: 100)."""
+    """Episodes in each validation (quick: 10; full: 100)."""
     patience: int | None = None
-    """Stop when so many validations have brought nothing (quick: never; full: as for each system)."""
+    """Stop after this many validations without improvement; 0: never (quick: 0; full: as in each recipe)."""
     test_episodes: int | None = None
-    """Episodes in a test (quick: 60; full: 600)."""
+    """Episodes in each test (quick: 60; full: 600)."""
     splits: int | None = None
-    """Divisions into labelled and unlabelled images in semi-supervised tables (quick: 3; full: 10)."""
+    """Random partitions into labelled and unlabelled images in the semi-supervised tables (quick: 3; full: 10)."""
     resnet: str | None = None
     """The backbone of the ResNet table (quick: resnet12-16; full: resnet12)."""
 
@@ -43,27 +40,10 @@ class Budget:
         if self.splits is not None and self.splits > MOST_SPLITS:
             raise TPNError(f"--splits must be at most {MOST_SPLITS}, not {self.splits}.")
 
-    def changed(self, **given: Any) -> "Budget":
-        """The same, but for what is given."""
-        known = {field.name for field in fields(self)}
-        return replace(self, **{name: value for name, value in given.items() if name in known and value is not None})
-
-    def settings(self, training: Training) -> Config:
-        """The settings of a training."""
-        own = dict(training.settings)
-        for name in ("episodes", "schedule", "validation_episodes", "patience"):
-            if getattr(self, name) is not None:
-                own[name] = getattr(self, name)
-        if self.resnet is not None and str(own.get("backbone", "")).startswith("resnet"):
-            own["backbone"] = self.resnet
-        settings = find_method(training.method).Config(**own)
-        if self.validations is None:
-            return settings
-        every = -(-settings.episodes // self.validations)
-        patience = settings.patience
-        if self.patience is None and patience:  # as many episodes as before
-            patience = max(1, patience * settings.validate_every // every)
-        return replace(settings, validate_every=every, patience=patience)
+    def override(self, options: Any) -> "Budget":
+        """Return a copy with those fields replaced that `options` has with a value other than None."""
+        given = {field.name: getattr(options, field.name, None) for field in fields(Budget)}
+        return replace(self, **{name: value for name, value in given.items() if value is not None})
 
 
 BUDGETS = {

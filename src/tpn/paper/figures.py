@@ -1,4 +1,4 @@
-"""The figures, the ablations of the appendix, and the weights that ship with the package."""
+"""Recipes of the figures, the ablations in the appendix, and the weights that ship with the package."""
 
 from tpn.episodes.setting import Setting
 from tpn.paper.published import QUERIES, QUERY_NUMBER, RESNET, SOLVERS, TABLE_1, Published
@@ -9,7 +9,7 @@ SHOTS = range(1, 11)
 
 
 def k_shot() -> Experiment:
-    """As many shots in training as in testing (but for Reptile, which always learns from 15 images of a class)."""
+    """The same number of shots in training and testing; Reptile always trains on 15 images per class."""
     everyone = systems("mini-imagenet")
     cells = [
         Cell(row, str(shot), everyone[row].rule(5, shot), everyone[row].test(Setting(5, shot)))
@@ -27,7 +27,7 @@ def k_shot() -> Experiment:
 
 
 def training_shots() -> Experiment:
-    """Many shots in training, few in testing."""
+    """1 to 10 shots in training, 1 and 5 in testing."""
     cells = [
         Cell(f"TPN, {shot}-shot test", str(trained), episodic("tpn")(5, trained), Test(Setting(5, shot)))
         for shot in (1, 5)
@@ -44,8 +44,10 @@ def training_shots() -> Experiment:
 
 
 def query_number() -> Experiment:
-    """Queries in training, in testing, or in both. The paper has it for TPN; here PROTO NET, which is not transductive,
-    stands beside it."""
+    """The number of queries varies in training, in testing, or in both.
+
+    The paper reports TPN; PROTO NET, which is not transductive, is added for comparison.
+    """
     variants = {"Train=15": (15, None), "Test=15": (None, 15), "Train=Test": (None, None)}
     cells = [
         Cell(
@@ -80,13 +82,13 @@ RESNET_SYSTEMS = {
 
 
 def resnet() -> Experiment:
-    """With a ResNet-12."""
-    without_episodes = training("discriminative-k-shot", 5, 5, backbone="resnet12")
+    """Systems with a ResNet-12 backbone."""
+    mini_batches = training("discriminative-k-shot", 5, 5, backbone="resnet12")
     cells = [
         Cell(
             row=row,
             column=f"{shot}-shot",
-            training=without_episodes if method == "discriminative-k-shot" else rule(5, shot),
+            training=mini_batches if method == "discriminative-k-shot" else rule(5, shot),
             test=Test(Setting(5, shot)),
             published=Published(RESNET[row][place]),
         )
@@ -104,10 +106,16 @@ def resnet() -> Experiment:
 
 
 def closed_form() -> Experiment:
-    """Equation (4) against ten rounds of equation (3), in training and testing."""
+    """Equation (4) against ten iterations of equation (3), in training and testing, with the time of both."""
     rules = {"Closed form": episodic("tpn"), "10 iterations": episodic("tpn", solver="iterative", steps=10)}
     cells = [
-        Cell(row, f"{shot}-shot", rule(5, shot), Test(Setting(5, shot)), Published(SOLVERS[row][place]))
+        Cell(
+            row=row,
+            column=f"{shot}-shot",
+            training=rule(5, shot),
+            test=Test(Setting(5, shot), time_solvers=row == "Closed form"),
+            published=Published(SOLVERS[row][place]),
+        )
         for row, rule in rules.items()
         for place, shot in enumerate((1, 5))
     ]
@@ -117,13 +125,15 @@ def closed_form() -> Experiment:
         "Appendix “Closed-form solution vs Iterative updates”",
         "mini-imagenet",
         tuple(cells),
-        times_solvers=True,
     )
 
 
 def shipped() -> Experiment:
-    """One training, tested in all settings of Table 1. The paper has two of them: more shots in training than in the
-    test (Higher Shot), and as many; in its 10-way tests it trained with 10 ways."""
+    """One training, tested in all settings of Table 1.
+
+    The paper has two of these numbers, 5-way 1-shot (TPN, Higher Shot) and 5-way 5-shot (TPN): for its 10-way tests it
+    trains 10-way.
+    """
     numbers = {(5, 1): TABLE_1["TPN (Higher Shot)"][0], (5, 5): TABLE_1["TPN"][1]}
     cells = [
         Cell(
@@ -144,4 +154,4 @@ def shipped() -> Experiment:
     )
 
 
-STUDIES = (k_shot(), training_shots(), query_number(), resnet(), closed_form(), shipped())
+FIGURES = (k_shot(), training_shots(), query_number(), resnet(), closed_form(), shipped())

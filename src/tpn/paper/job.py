@@ -1,4 +1,4 @@
-"""A training, and all tests of it: what an experiment is divided into, and what is known of each part."""
+"""The unit of work of an experiment, one training and all its tests, and the files with its results."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -8,41 +8,41 @@ from typing import Any
 import torch
 
 from tpn.allocator import keep_freed_memory
-from tpn.episodes.setting import Setting
+from tpn.episodes.setting import TEST_SEED, Setting
 from tpn.errors import TPNError
 from tpn.files import make_folder, read_json, write_text
 from tpn.methods._registry import find_method
 from tpn.paper.recipe import Test
-from tpn.runs.folder import Run, RunConfig
+from tpn.runs.config import RunConfig
+from tpn.runs.folder import Run
 from tpn.runs.settings_json import from_json
-from tpn.training.device import Machine, Precision, find_device
-from tpn.training.splits import TEST_SEED
+from tpn.training.device import Execution, Precision, find_device
 
 FORMAT = 1
 
 
 @dataclass(frozen=True)
 class Computing:
-    """On what to compute."""
+    """Where and how a job is computed."""
 
     threads: int = 1
     device: str = "auto"
     precision: Precision = "auto"
     compile: bool = False
     cache: str | None = None
-    """Where prepared images are kept."""
+    """The folder for prepared images."""
 
-    def prepare(self) -> Machine:
+    def prepare(self) -> Execution:
         """Prepare this process for heavy work, and find the device."""
         keep_freed_memory()
         torch.set_num_threads(self.threads)
-        torch.backends.cudnn.allow_tf32 = False  # what is to be float32 is
-        return Machine(find_device(self.device)).computing(self.precision, self.compile)
+        torch.backends.cudnn.allow_tf32 = False  # float32 means float32
+        return Execution(find_device(self.device)).with_precision(self.precision, self.compile)
 
 
 @dataclass(frozen=True)
 class Job:
-    """A training, and all tests of it that an experiment asks for."""
+    """A training, and all the tests of it that an experiment needs."""
 
     name: str
     out: str
@@ -54,22 +54,30 @@ class Job:
 
     @property
     def run(self) -> Run:
-        """Where it trains."""
+        """The run folder of the training."""
         return Run(Path(self.out, "runs", self.name))
 
     @property
     def result_file(self) -> Path:
+        """The file with the results of the training and its tests."""
         return Path(self.out, "results", f"{self.name}.json")
 
     @property
     def log_file(self) -> Path:
+        """The file for what the worker prints."""
         return Path(self.out, "logs", f"{self.name}.log")
 
+    def timing_file(self, test: Test) -> Path:
+        """Return the file with the times of the solvers on the episodes of a test."""
+        return Path(self.out, "results", f"{self.name}-{test.episode.shot}shot-timing.json")
+
     def to_json(self) -> str:
+        """Return the job as a line of JSON."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> "Job":
+        """Return the job that `to_json` wrote."""
         content = json.loads(text)
         config = content["config"]
         config["settings"] = from_json(find_method(config["method"]).Config, config["settings"])
@@ -82,8 +90,8 @@ class Job:
         return cls(**content)
 
 
-def described(job: Job, test: Test) -> dict[str, Any]:
-    """What a test is, as its result says it."""
+def describe_test(job: Job, test: Test) -> dict[str, Any]:
+    """Return what identifies a test among the results."""
     return {
         "method": test.as_method or job.config.method,
         "batch_norm": test.batch_norm,
@@ -94,30 +102,42 @@ def described(job: Job, test: Test) -> dict[str, Any]:
 
 
 def read_result(job: Job) -> dict[str, Any] | None:
-    """What is known of a job already, whatever has become of its run."""
+    """Return the results of a job so far, whether or not its run still exists."""
     if not job.result_file.is_file():
         return None
     result = read_json(job.result_file)
     tests, trained = result.get("tests"), result.get("trained")
     whole = isinstance(trained, dict) and isinstance(tests, list) and all(isinstance(test, dict) for test in tests)
     if result.get("format") != FORMAT or not whole:
-        raise TPNError(f"{job.result_file} is not a result of this version of tpn: remove it.")
+        raise TPNError(f"{job.result_file} was not written by this version of tpn: remove it.")
     return result
 
 
 def find_test(job: Job, test: Test, result: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The result of a test, if it has been made."""
-    wanted = described(job, test)
+    """Return the result of a test, or None if it is missing."""
+    wanted = describe_test(job, test)
     made = [] if result is None else result["tests"]
     return next((one for one in made if wanted.items() <= one.items()), None)
 
 
+def read_timing(job: Job, test: Test) -> dict[str, Any] | None:
+    """Return the times of the solvers on the episodes of a test, or None if they were not measured."""
+    file = job.timing_file(test)
+    return read_json(file) if test.time_solvers and file.is_file() else None
+
+
+def lacks_timing(job: Job, test: Test) -> bool:
+    """Return whether the times of the solvers are still to be measured, which needs the weights."""
+    return test.time_solvers and not job.timing_file(test).is_file() and job.run.model_file.is_file()
+
+
 def finished(job: Job) -> bool:
-    """Are all tests of it made?"""
+    """Return whether all results of a job exist."""
     result = read_result(job)
-    return all(find_test(job, test, result) is not None for test in job.tests)
+    return all(find_test(job, test, result) is not None and not lacks_timing(job, test) for test in job.tests)
 
 
-def write_result(job: Job, result: dict[str, Any]) -> None:
-    make_folder(job.result_file.parent)
-    write_text(job.result_file, json.dumps(result) + "\n")
+def write_result(file: Path, result: dict[str, Any]) -> None:
+    """Write the results of a job, or the times of the solvers, as JSON."""
+    make_folder(file.parent)
+    write_text(file, json.dumps(result) + "\n")

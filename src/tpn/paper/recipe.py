@@ -1,60 +1,66 @@
-"""What an experiment of the paper is: cells, each with what is trained, what is tested, and the published number."""
+"""What an experiment of the paper consists of: cells, each with its training, its test and the published number.
+
+Methods are named, not loaded: listing the experiments needs no torch.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
-from tpn.episodes.setting import Setting
-from tpn.evaluation.protocol import BatchNorm
+from tpn.episodes.setting import BatchNorm, Setting
 from tpn.paper.published import Published
+
+Benchmark: TypeAlias = Literal["mini-imagenet", "tiered-imagenet"]
 
 
 @dataclass(frozen=True)
 class Training:
-    """What is trained: a method, the episodes that it learns from, and settings other than the method's own."""
+    """A method, the episodes it is trained on, and the settings that differ from the method's defaults."""
 
     method: str
     episode: Setting
     settings: tuple[tuple[str, Any], ...] = ()
-    """As pairs of name and value. Those of the full budget."""
+    """Pairs of name and value, for the full budget."""
 
-    def split(self, seed: int) -> "Training":
-        """The same on another division into labelled and unlabelled images."""
+    def partition(self, seed: int) -> "Training":
+        """Return the same training on another partition into labelled and unlabelled images."""
         return replace(self, episode=replace(self.episode, split_seed=seed))
 
 
 def training(method: str, way: int, shot: int, query: int = 15, **settings: Any) -> Training:
-    """A training on episodes of this shape."""
+    """Return a training on episodes of this shape."""
     return Training(method, Setting(way, shot, query), tuple(settings.items()))
 
 
 @dataclass(frozen=True)
 class Test:
-    """What is tested: the trained method, or another with its weights, on episodes of new classes."""
+    """A test of the trained method, or of another method with its weights, on episodes of the test classes."""
 
     episode: Setting
     as_method: str | None = None
     batch_norm: BatchNorm = "running"
-    """The statistics that batch normalisation uses: those of the training, or those of the episode at hand."""
+    """Which statistics batch normalisation uses: the running ones of training, or those of each test episode."""
+    time_solvers: bool = False
+    """Measure the time of the closed-form and of the iterative solver on the test episodes as well."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A number of a table, or a point of a figure."""
+    """A number in a table, or a point in a figure."""
 
     row: str
     """The system; in a figure, the line."""
     column: str
-    """The setting; in a figure, where on the x-axis."""
+    """The setting; in a figure, the position on the x-axis."""
     training: Training
     test: Test
     published: Published | None = None
-    of_splits: bool = False
-    """Is it the mean over several divisions into labelled and unlabelled images, with its standard error?"""
+    over_partitions: bool = False
+    """Whether it is the mean over several partitions into labelled and unlabelled images, with its standard error."""
 
     @property
     def method(self) -> str:
-        """What is tested."""
+        """The method that is tested."""
         return self.test.as_method or self.training.method
 
 
@@ -65,37 +71,45 @@ class Experiment:
     name: str
     title: str
     where: str
-    """Where the paper has it."""
-    data: Literal["mini-imagenet", "tiered-imagenet"]
-    """What the published numbers were measured on."""
+    """Where it is in the paper."""
+    data: Benchmark
+    """The dataset of the published numbers."""
     cells: tuple[Cell, ...]
     figure: str | None = None
-    """What the x-axis is, if its rows can be drawn as lines."""
-    times_solvers: bool = False
-    """Is it about time as well?"""
+    """The label of the x-axis, if the rows are drawn as lines."""
 
     @property
     def rows(self) -> list[str]:
-        """In the paper's order."""
+        """The names of the rows, in the paper's order."""
         return list(dict.fromkeys(cell.row for cell in self.cells))
 
     @property
     def columns(self) -> list[str]:
-        """In the paper's order."""
+        """The names of the columns, in the paper's order."""
         return list(dict.fromkeys(cell.column for cell in self.cells))
 
     @property
     def methods(self) -> list[str]:
-        """Those that are tested."""
+        """The methods that are tested."""
         return list(dict.fromkeys(cell.method for cell in self.cells))
 
+    @property
+    def trainings(self) -> set[Training]:
+        """The different trainings, before any partitions."""
+        return {cell.training for cell in self.cells}
+
+    @property
+    def over_partitions(self) -> bool:
+        """Whether the numbers are means over several partitions into labelled and unlabelled images."""
+        return any(cell.over_partitions for cell in self.cells)
+
     def only(self, methods: tuple[str, ...]) -> "Experiment":
-        """The part of it that is about these methods."""
+        """Return the cells of these methods."""
         return replace(self, cells=tuple(cell for cell in self.cells if cell.method in methods))
 
 
-Rule = Callable[..., Training]
-"""How a system is trained for a test of so many ways and shots, and in some experiments queries."""
+Rule: TypeAlias = Callable[..., Training]
+"""Maps the way and shot of a test, and in some experiments its queries, to the training."""
 
 
 @dataclass(frozen=True)
@@ -107,5 +121,5 @@ class System:
     batch_norm: BatchNorm = "running"
 
     def test(self, episode: Setting) -> Test:
-        """A test of it on such episodes."""
+        """Return the test of this system on such episodes."""
         return Test(episode, self.as_method, self.batch_norm)

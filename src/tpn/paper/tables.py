@@ -1,13 +1,11 @@
-"""Tables 1 to 4: ten systems on two benchmarks, and the semi-supervised ones."""
+"""Recipes of Tables 1 and 2, ten systems on two benchmarks, and of Tables 3 and 4, the semi-supervised systems."""
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 from tpn.episodes.setting import Setting
 from tpn.paper.published import TABLE_1, TABLE_2, TABLE_3, TABLE_4, Published, Row
-from tpn.paper.recipe import Cell, Experiment, Rule, System, Test, Training, training
-
-Benchmark = Literal["mini-imagenet", "tiered-imagenet"]
+from tpn.paper.recipe import Benchmark, Cell, Experiment, Rule, System, Test, Training, training
 
 WAYS_AND_SHOTS = ((5, 1), (5, 5), (10, 1), (10, 5))
 HIGHER_WAY = {1: 30, 5: 20}
@@ -15,26 +13,26 @@ HIGHER_SHOT = {1: 5, 5: 10}
 TRAIN_UNLABELLED, TEST_UNLABELLED, DISTRACTORS = 5, 20, 5
 
 MOST_EPISODES = 210_000
-"""As many as the authors' code trains for at most."""
+"""The maximum in the authors' code."""
 HALVE_EVERY = {"mini-imagenet": 10_000, "tiered-imagenet": 25_000}
 VALIDATE_EVERY = 100
 MAML_ITERATIONS = 60_000
 META_BATCH = {1: 4}
-"""Tasks in a step, by the shot; 2 with more than one."""
-
-
+"""Tasks in a step of MAML by shot; 2 for any other."""
 RELATION_NET: dict[str, Any] = {"halve_every": 100_000}
-"""On both benchmarks, as in its own paper."""
+"""On both benchmarks, as in the paper of Relation Net."""
 
 
 def episodic(method: str, data: Benchmark = "mini-imagenet", **settings: Any) -> Rule:
-    """Trained as it is tested, until the accuracy in validation has not risen for two halvings of the learning rate."""
+    """Train as tested, until validation has not improved for the time of two halvings of the learning rate."""
     common = {"episodes": MOST_EPISODES, "halve_every": HALVE_EVERY[data], **settings}
     common["patience"] = 2 * common["halve_every"] // VALIDATE_EVERY
     return lambda way, shot, query=15: training(method, way, shot, query, **common)
 
 
 def maml(method: str) -> Rule:
+    """Train for a fixed number of steps, of more tasks each in 1-shot training."""
+
     def rule(way: int, shot: int) -> Training:
         batch = META_BATCH.get(shot, 2)
         return training(method, way, shot, episodes_per_step=batch, episodes=batch * MAML_ITERATIONS, patience=0)
@@ -43,12 +41,12 @@ def maml(method: str) -> Rule:
 
 
 def reptile(way: int, shot: int) -> Training:
-    """15 images of each class, whatever the shot in testing."""
+    """Train on 15 images per class, whatever the shot of the test."""
     return training("reptile", way, shot=5, query=10)
 
 
 def systems(data: Benchmark) -> dict[str, System]:
-    """The rows of Tables 1 and 2. Relation Net normalises with the statistics of the episode at hand, as in them."""
+    """Return the rows of Tables 1 and 2. Relation Net is tested with batch statistics: the tables mark it BN."""
     protonet, tpn = episodic("protonet", data), episodic("tpn", data)
     return {
         "MAML": System(maml("maml")),
@@ -65,7 +63,7 @@ def systems(data: Benchmark) -> dict[str, System]:
 
 
 def few_shot(name: str, number: int, data: Benchmark, published: dict[str, Row]) -> Experiment:
-    """Table 1 or 2."""
+    """Return Table 1 or 2."""
     cells = [
         Cell(
             row=row,
@@ -89,7 +87,7 @@ SEMI_SUPERVISED = {
 
 
 def semi_supervised(name: str, number: int, data: Benchmark, published: dict[str, Row]) -> Experiment:
-    """Table 3 or 4. Trained with the shots and distractors that it is tested with."""
+    """Return Table 3 or 4. Training has the shots and the distractors of the test."""
     cells = [
         Cell(
             row=row,
@@ -100,7 +98,7 @@ def semi_supervised(name: str, number: int, data: Benchmark, published: dict[str
             ),
             test=Test(Setting(5, shot, unlabelled=TEST_UNLABELLED, distractors=distractors)),
             published=Published(*published[row][place]),
-            of_splits=True,
+            over_partitions=True,
         )
         for row, method in SEMI_SUPERVISED.items()
         for place, (distractors, shot) in enumerate(((0, 1), (0, 5), (DISTRACTORS, 1), (DISTRACTORS, 5)))

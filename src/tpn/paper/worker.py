@@ -1,9 +1,10 @@
-"""What one process does for an experiment: a training, and all tests of it.
+"""One process of an experiment: it does one job, a training and all its tests.
 
-    python -m tpn.paper.worker     takes a job as a line of JSON on standard input, and does it
+    python -m tpn.paper.worker     reads a job as a line of JSON from standard input, and does it
 
-A line `stop` lets it save and end. It ends with the process that started it: when standard input is closed. What was
-trained until the last validation, and every test that was made, is kept, and the same job goes on from there.
+On the line `stop` it saves and exits. When standard input is closed, because the process that started it has ended, it
+exits at once. The training up to its last validation and every finished test are kept, and the same job continues from
+there.
 """
 
 import json
@@ -22,69 +23,64 @@ from typing import Any
 import torch
 
 from tpn.episodes.episode_sampler import EpisodeSampler
+from tpn.episodes.setting import TEST_SEED, BatchNorm
 from tpn.errors import TPNError
-from tpn.evaluation.protocol import (
-    BatchNorm,
-    check_setting,
-    draw_episodes,
-    evaluate_each,
-    images_to_embed,
-    transduction,
-)
+from tpn.evaluation.subject import Subject
 from tpn.files import make_folder, read_json
 from tpn.images.opening import open_images
 from tpn.images.split import Images
-from tpn.methods._registry import build_method
-from tpn.paper.job import FORMAT, Job, described, find_test, read_result, write_result
+from tpn.methods._method import check_way_and_shot
+from tpn.methods._registry import find_method
+from tpn.paper.job import FORMAT, Job, describe_test, find_test, lacks_timing, read_result, write_result
 from tpn.paper.recipe import Test
-from tpn.progress import progress
-from tpn.runs.folder import load, settings_for
+from tpn.paper.timing import time_solvers
+from tpn.runs.loading import load_run, weights_digest
 from tpn.runs.tensors import read_tensors
-from tpn.training.device import Machine
-from tpn.training.preflight import carry_out, check
-from tpn.training.splits import TEST_SEED
-from tpn.training.warm_start import weights_digest
+from tpn.training.device import Execution
+from tpn.training.loop import Training
+from tpn.training.preflight import check, train_in_folder
 
 STOP = "stop"
 
 
 def perform(job: Job) -> int | None:
-    """Do what is not yet done of a job. Returns the signal that stopped it, if one did."""
-    machine = job.computing.prepare()
+    """Do what is missing of a job. Returns the signal that stopped it, if one did."""
+    execution = job.computing.prepare()
     config, cache = job.config, job.computing.cache
     images = open_images(
         config.data, config.image_size, cache=None if cache is None else Path(cache), class_seed=config.class_seed
     )
     if images.digest != config.data_digest:
-        raise TPNError(f"The images of {config.data} have changed while the experiment was running.")
-    check(job.run, config, True, images, machine)
+        raise TPNError(f"The images of {config.data} changed while the experiment was running.")
+    check(job.run, config, execution, resume=True)
     impossible = {test: why for test in job.tests if (why := impossibility(job, test, images)) is not None}
     possible = replace(job, tests=tuple(test for test in job.tests if test not in impossible))
     if possible.tests:
-        stopped_by = carry_out(job.run, config, images, machine).stopped_by
+        stopped_by = train_in_folder(Training.build(job.run, config, images, execution)).stopped_by
         if stopped_by is not None:
             return stopped_by
         with job.run.claimed():
-            run_tests(possible, images, machine)
+            run_tests(possible, images, execution)
     if impossible:
         raise TPNError(" ".join(dict.fromkeys(impossible.values())))
     return None
 
 
 def impossibility(job: Job, test: Test, images: Images) -> str | None:
-    """Why a test cannot be made with these images, if so: to be known before any training."""
+    """Return why a test is impossible with these images, if it is: a training takes days, so check before."""
     name = test.as_method or job.config.method
     try:
-        check_setting(build_method(name, settings_for(name, job.config.settings), job.config.dimensions), test.episode)
+        setting = test.episode
+        check_way_and_shot(find_method(name).info, job.config.dimensions, setting.way, [setting.shot])
         EpisodeSampler(images.split("test"), test.episode, TEST_SEED)
     except TPNError as failure:
-        return f"Not tested in {test.episode}: {failure}"
+        return f"Cannot test {test.episode}: {failure.command_line_text}"
     return None
 
 
-def run_tests(job: Job, images: Images, machine: Machine) -> None:
-    """Make the tests that are missing, each stored as soon as it is made."""
-    result, weights = read_result(job), weights_digest(job.run.folder)
+def run_tests(job: Job, images: Images, execution: Execution) -> None:
+    """Run the missing tests and measurements, and store the result of each at once."""
+    result, weights = read_result(job), weights_digest(job.run)
     if result is None or result["weights"] != weights:
         result = {**describe_training(job), "weights": weights, "tests": []}
     split = images.split("test")
@@ -93,27 +89,28 @@ def run_tests(job: Job, images: Images, machine: Machine) -> None:
         if find_test(job, test, result) is None:
             missing.setdefault((test.as_method, test.batch_norm), []).append(test)
     for (as_method, batch_norm), tests in missing.items():
-        method = load(job.run.folder, as_method).to(machine.device)
-        episodes = [draw_episodes(split, test.episode, job.test_episodes, TEST_SEED) for test in tests]
-        total = images_to_embed(method, [episode for drawn in episodes for episode in drawn], batch_norm)
-        with progress("testing", total, "images") as advance:
-            made = evaluate_each(method, split, episodes, batch_norm, advance)
-            for test, evaluation in zip(tests, made, strict=True):
-                result["tests"].append(
-                    {
-                        **described(job, test),
-                        "transduction": transduction(method, batch_norm),
-                        "accuracy": evaluation.mean.value,
-                        "ci95": evaluation.mean.ci95,
-                        "seconds": evaluation.seconds,
-                        "accuracies": [round(accuracy, 6) for accuracy in evaluation.accuracies.tolist()],
-                    }
-                )
-                write_result(job, result)
+        method = load_run(job.run, job.config, as_method).to(execution.device)
+        subject = Subject(method, images.spec, split, job.config)
+        made = subject.test([test.episode for test in tests], job.test_episodes, TEST_SEED, batch_norm)
+        for test, evaluation in zip(tests, made, strict=True):
+            result["tests"].append(
+                {
+                    **describe_test(job, test),
+                    "transduction": subject.transduction(batch_norm),
+                    "accuracy": evaluation.mean.value,
+                    "ci95": evaluation.mean.ci95,
+                    "seconds": evaluation.seconds,
+                    "accuracies": [round(accuracy, 6) for accuracy in evaluation.accuracies.tolist()],
+                }
+            )
+            write_result(job.result_file, result)
+    for test in job.tests:
+        if lacks_timing(job, test):
+            write_result(job.timing_file(test), time_solvers(load_run(job.run, job.config), split, test.episode))
 
 
 def describe_training(job: Job) -> dict[str, Any]:
-    """What was trained, with what, and how it went."""
+    """Return the settings, the circumstances and the course of a training."""
     config = replace(job.config, data=job.config.data.partition(":")[0], init=None)
     state = read_tensors(job.run.checkpoint_file)[1]["state"]
     return {
@@ -133,7 +130,7 @@ def describe_training(job: Job) -> dict[str, Any]:
 
 
 def describe_machine() -> dict[str, Any]:
-    """The machine at hand, as far as it says so."""
+    """Return the processor, cores, GPUs and system of this computer, as far as they are known."""
     names = [
         line.partition(":")[2].strip()
         for line in (Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").is_file() else [])
@@ -149,34 +146,35 @@ def describe_machine() -> dict[str, Any]:
 
 
 @contextmanager
-def logging(path: Path) -> Iterator[None]:
-    """Let everything that is said go to a file."""
+def printing_to(path: Path) -> Iterator[None]:
+    """Append everything printed inside this block to a file."""
     make_folder(path.parent)
     with open(path, "a", encoding="utf-8", buffering=1) as log, redirect_stdout(log), redirect_stderr(log):
         yield
 
 
 def perform_logged(text: str) -> dict[str, Any]:
-    """Do a job given as JSON. Returns how it ended: nothing said of a failure or a signal means well."""
+    """Do a job given as JSON. Returns `failure` or `stopped_by`, or an empty dictionary if all went well."""
     job = Job.from_json(text)
-    with logging(job.log_file):
+    with printing_to(job.log_file):
         try:
             stopped_by = perform(job)
             return {} if stopped_by is None else {"stopped_by": signal.Signals(stopped_by).name}
         except TPNError as failure:
-            print(failure)
-            return {"failure": in_one_line(str(failure))}
-        except Exception as failure:  # whatever it is, the other jobs go on
+            print(failure.command_line_text)
+            return {"failure": in_one_line(failure.command_line_text)}
+        except Exception as failure:  # whatever it is, the other jobs continue
             traceback.print_exc()
             return {"failure": in_one_line(f"{type(failure).__name__}: {failure} (see {job.log_file})")}
 
 
 def in_one_line(text: str) -> str:
+    """Return the text without line breaks."""
     return " ".join(text.split())
 
 
-def heed_parent() -> None:
-    """Save and end when the process that started this one says so; end at once when it is gone."""
+def watch_parent() -> None:
+    """Save and exit when the parent process asks for it; exit at once when it has ended."""
 
     def listen() -> None:
         for line in sys.stdin:
@@ -189,7 +187,7 @@ def heed_parent() -> None:
 
 def main() -> None:
     text = sys.stdin.readline()
-    heed_parent()
+    watch_parent()
     print(json.dumps(perform_logged(text)), flush=True)
 
 

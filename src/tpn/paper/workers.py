@@ -1,6 +1,7 @@
-"""Doing many jobs, several at once, in processes of their own here or on a Ray cluster."""
+"""Many jobs, several at once, in processes on this computer or on a Ray cluster."""
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -20,38 +21,38 @@ from tpn.training.stopping import listening
 SECONDS_BETWEEN_LOOKS = 0.2
 SECONDS_FOR_AN_ANSWER = 5.0
 RETRIES = 1
-"""How often Ray does a job again whose machine has failed."""
+"""How often Ray repeats a job whose node has failed."""
 
 
 @dataclass
 class Outcome:
-    """How the jobs ended."""
+    """How the jobs of an experiment ended."""
 
     failures: dict[str, str] = field(default_factory=dict)
-    """The job -> why it failed."""
+    """Why each failed job failed."""
     stopped_by: int | None = None
-    """The signal that ended it early, if one did."""
+    """The signal that stopped the experiment, if one did."""
 
 
 @runtime_checkable
 class Workers(Protocol):
-    """What does jobs."""
+    """Processes that do jobs."""
 
     def start(self, job: Job) -> None:
-        """Begin with a job."""
+        """Start a job."""
 
     def ended(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """The jobs that have ended since, and what they said."""
+        """Yield the jobs that have ended since the last call, and what they returned."""
 
     def stop(self) -> None:
-        """Ask all jobs to save and end."""
+        """Ask all jobs to save and exit."""
 
     def close(self) -> None:
-        """End whatever is left."""
+        """End all processes that are left."""
 
 
 class LocalWorkers:
-    """Processes on this machine. They end with this one, whatever ends it."""
+    """Processes on this computer. They end with this one, whatever ends it."""
 
     def __init__(self) -> None:
         self._running: dict[str, tuple[Job, subprocess.Popen[str]]] = {}
@@ -65,7 +66,8 @@ class LocalWorkers:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                start_new_session=True,  # Ctrl-C comes here only, and is passed on
+                start_new_session=True,  # only this process receives Ctrl-C, and passes it on
+                env={"OMP_WAIT_POLICY": "PASSIVE", **os.environ},  # as the command line does; see tpn.cli
             )
         assert process.stdin is not None
         process.stdin.write(job.to_json() + "\n")
@@ -76,11 +78,11 @@ class LocalWorkers:
         for name, (job, process) in list(self._running.items()):
             if process.poll() is not None:
                 del self._running[name]
-                yield name, _last_words(job, process)
+                yield name, _answer(job, process)
 
     def stop(self) -> None:
         for _, process in self._running.values():
-            with suppress(OSError):  # it has ended
+            with suppress(OSError):  # it has already ended
                 assert process.stdin is not None
                 process.stdin.write(f"{STOP}\n")
                 process.stdin.flush()
@@ -91,23 +93,23 @@ class LocalWorkers:
             process.communicate()
 
 
-def _last_words(job: Job, process: "subprocess.Popen[str]") -> dict[str, Any]:
-    said = process.communicate()[0].splitlines()
+def _answer(job: Job, process: "subprocess.Popen[str]") -> dict[str, Any]:
+    lines = process.communicate()[0].splitlines()
     try:
-        words: dict[str, Any] = json.loads(said[-1])
-        return words
+        answer: dict[str, Any] = json.loads(lines[-1])
+        return answer
     except (IndexError, ValueError):
-        return {"failure": f"its process ended with the code {process.returncode} (see {job.log_file})"}
+        return {"failure": f"its process ended with exit code {process.returncode} (see {job.log_file})"}
 
 
 class RayWorkers:
-    """The machines of a Ray cluster, which see the same files."""
+    """The nodes of a Ray cluster, which must see the same files."""
 
     def __init__(self, address: str, threads: int, device: str) -> None:
         try:
             import ray
         except ImportError:
-            raise TPNError("--ray needs Ray: pip install 'tpn[ray]'.") from None
+            raise TPNError("--ray needs Ray: `pip install 'tpn[ray]'`.") from None
         self._ray: Any = ray
         check_address(address)
         try:
@@ -119,9 +121,7 @@ class RayWorkers:
         if not any(
             all(node["Resources"].get(kind, 0) >= number for kind, number in wanted.items()) for node in ray.nodes()
         ):
-            raise TPNError(
-                f"No machine of the Ray cluster has the {threads} processor cores that a training is to have."
-            )
+            raise TPNError(f"No node of the Ray cluster has {threads} CPU cores, as --threads asks for.")
         options = {"num_cpus": threads, "num_gpus": gpus, "max_calls": 1, "max_retries": RETRIES}
         self._perform = ray.remote(**options)(perform_logged)
         self._running: dict[Any, Job] = {}
@@ -147,7 +147,7 @@ class RayWorkers:
 
 
 def check_address(address: str) -> None:
-    """Refuse a machine that does not answer: Ray itself would try for minutes."""
+    """Refuse an address that does not answer: Ray itself would try for minutes."""
     place = address.removeprefix("ray://")
     if place in ("auto", "local"):
         return
@@ -161,7 +161,7 @@ def check_address(address: str) -> None:
 
 
 def do_jobs(jobs: dict[str, Job], workers: Workers, at_once: int, what: str) -> Outcome:
-    """Do what is not yet done of these jobs. The failure of one does not stop the others."""
+    """Do what is missing of these jobs, `at_once` at a time. The failure of one does not stop the others."""
     waiting = [job for job in jobs.values() if not finished(job)]
     outcome, running = Outcome(), 0
     try:
@@ -174,11 +174,11 @@ def do_jobs(jobs: dict[str, Job], workers: Workers, at_once: int, what: str) -> 
                     outcome.stopped_by = request.signal
                     workers.stop()
                 time.sleep(SECONDS_BETWEEN_LOOKS)
-                for name, words in workers.ended():
+                for name, answer in workers.ended():
                     running -= 1
                     advance(1)
-                    if words and outcome.stopped_by is None:
-                        outcome.failures[name] = words.get("failure", f"it was ended by {words.get('stopped_by')}")
+                    if answer and outcome.stopped_by is None:
+                        outcome.failures[name] = answer.get("failure") or f"it was stopped by {answer['stopped_by']}"
             outcome.stopped_by = request.signal
     finally:
         workers.close()

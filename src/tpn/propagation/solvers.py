@@ -2,6 +2,10 @@
 
 Both solvers have the same limit, F* = (I - αS)^-1 Y. Rows of Y are zero where there is no label; nodes that no label
 reaches end with a row of zeros, which a softmax turns into the uniform distribution.
+
+`tpn.semi_supervised` is the other propagation engine. Here graphs are small and dense, come in batches and carry
+gradients to the backbone, so they are PyTorch tensors; there one sparse graph has up to millions of points, labels
+stay fixed and every point has a prior, so it is NumPy and SciPy arrays, and an iterative solver.
 """
 
 import torch

@@ -28,6 +28,7 @@ from tpn.runs.formats import FORMAT, config_from_json, current_names
 from tpn.runs.shipped import CONFIG, check_run, run_folder
 from tpn.runs.tensors import read_tensors
 
+
 def circumstances(execution: dict[str, Any]) -> dict[str, Any]:
     """Return what a run is trained with, which may change the last digits of its outcome, or more."""
     return {

@@ -1,7 +1,7 @@
 """Reading what earlier versions of tpn have written: every format of a run folder that was ever released.
 
-    format 4    `pictures` is what `data_digest` is now; SNAIL's projection was called `embed`
-    format 5    today
+format 4    `pictures` is what `data_digest` is now; SNAIL's projection was called `embed`
+format 5    today
 """
 
 from typing import Any

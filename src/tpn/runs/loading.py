@@ -18,9 +18,7 @@ from tpn.runs.folder import Run, find_run
 from tpn.runs.tensors import not_finite, write_tensors
 
 
-def load(
-    run: str | os.PathLike[str], as_method: str | None = None, backbone: str | Network | None = None
-) -> Method:
+def load(run: str | os.PathLike[str], as_method: str | None = None, backbone: str | Network | None = None) -> Method:
     """Load the method that was trained in a run, with its best weights, ready to use.
 
     Parameters

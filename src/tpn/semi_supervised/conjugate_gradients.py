@@ -1,4 +1,11 @@
-"""Spreading labels over a sparse graph, for all classes at once."""
+"""Label propagation on a sparse graph of many points, by conjugate gradients, for all classes at once.
+
+`tpn.propagation.solvers` is the other propagation engine: it solves F* = (I - αS)^-1 Y on the dense graphs of few-shot
+episodes, in batches and with gradients, as tensors of PyTorch. The system here has the same matrix I - αS, but labelled
+points keep their label, every other point has a prior, and the graph has up to millions of nodes: a factorisation would
+not fit into memory, and nothing is differentiated. So this engine is written for NumPy and SciPy, and works without
+PyTorch; the tests compare the two on one graph.
+"""
 
 from dataclasses import dataclass
 
@@ -10,28 +17,28 @@ from tpn.semi_supervised.threads import Map, threads
 COLUMNS = 64
 """Classes that are solved for at once."""
 ROWS = 2**15
-"""Points that one thread handles at once."""
+"""Points that a thread handles at once."""
 
 
 @dataclass(frozen=True)
 class Solution:
-    """What came out, and how."""
+    """The propagated scores, and how the solver ended."""
 
     values: np.ndarray
     iterations: int
     converged: bool
 
 
-class Spreading:
-    """Labels that spread over a graph from those points whose labels are known (`fixed`)."""
+class SparsePropagation:
+    """Propagation on a graph from the points whose labels are known (`labelled`), which keep them."""
 
-    def __init__(self, graph: sparse.csr_array, fixed: np.ndarray, workers: int = 1) -> None:
-        self.fixed, self.workers = fixed, workers
+    def __init__(self, graph: sparse.csr_array, labelled: np.ndarray, workers: int = 1) -> None:
+        self.labelled, self.workers = labelled, workers
         degree = np.asarray(graph.sum(1)).ravel()
         self.isolated = (degree <= 0)[:, None]
         self.root = np.sqrt(np.where(degree > 0, degree, 1)).astype(graph.dtype)[:, None]
-        self.from_fixed = graph[np.flatnonzero(fixed)].T
-        scaling = np.where(fixed, 0, 1 / self.root.ravel()).astype(graph.dtype)  # what is known does not change
+        self.from_labelled = graph[np.flatnonzero(labelled)].T
+        scaling = np.where(labelled, 0, 1 / self.root.ravel()).astype(graph.dtype)  # known labels do not change
         data = graph.data * np.repeat(scaling, np.diff(graph.indptr))
         data *= np.take(scaling, graph.indices)
         self.S = sparse.csr_array((data, graph.indices, graph.indptr), shape=graph.shape)
@@ -45,16 +52,16 @@ class Spreading:
         max_iter: int = 1000,
         start: np.ndarray | None = None,
     ) -> Solution:
-        """F with F = α D^-1 W F + (1 - α) P where nothing is known, and F = `labels` where they are.
+        """Solve F = α D^-1 W F + (1 - α) P for the unlabelled points; F = `labels` for the labelled ones.
 
-        Each row is a mean of its neighbours' rows (weighted by the edges) and of its own row of the prior P, so rows
-        that sum to one keep doing so. A point without any edge has its row of P. With F = D^-1/2 G it is the symmetric
-        system (I - α D^-1/2 W D^-1/2) G = B, which conjugate gradients solve. Where F is known, G and B are zero.
+        Each row is the mean of its neighbours' rows (weighted by the edges) and of its own row of the prior P, so rows
+        that sum to one keep doing so. A point without any edge keeps its prior. With F = D^-1/2 G this is the symmetric
+        system (I - α D^-1/2 W D^-1/2) G = B, which conjugate gradients solve. For labelled points, G and B are zero.
         """
-        B = np.asarray(self.from_fixed @ (labels * labels.dtype.type(alpha))) / self.root
+        B = np.asarray(self.from_labelled @ (labels * labels.dtype.type(alpha))) / self.root
         B += np.where(self.isolated, 1, 1 - alpha).astype(prior.dtype) * self.root * prior
         G = (prior if start is None else start) * self.root
-        B[self.fixed] = G[self.fixed] = 0
+        B[self.labelled] = G[self.labelled] = 0
         iterations, converged = 0, True
         with threads(self.workers) as run:
             for first in range(0, B.shape[1], COLUMNS):
@@ -63,14 +70,18 @@ class Spreading:
                 G[:, part], used, well = conjugate_gradients(self.S, alpha, *begin, tol, max_iter, run)
                 iterations, converged = max(iterations, used), converged and well
         G /= self.root
-        G[self.fixed] = labels
+        G[self.labelled] = labels
         return Solution(G, iterations, converged)
 
 
 def conjugate_gradients(
     S: sparse.csr_array, alpha: float, B: np.ndarray, start: np.ndarray, tol: float, max_iter: int, run: Map = map
 ) -> tuple[np.ndarray, int, bool]:
-    """Solve (I - αS) X = B for all columns at once, until each column's residual is `tol` times its B."""
+    """Solve (I - αS) X = B for all columns at once, until the residual of each column is at most `tol` times its B.
+
+    SciPy's solver takes one column at a time, and reads the graph again for each. Returns the solution, the number of
+    iterations, and whether all columns have converged.
+    """
     parts = [slice(first, min(first + ROWS, len(B))) for first in range(0, len(B), ROWS)]
     blocks = [_rows(S, part) for part in parts]
     X = np.array(start, order="C")
@@ -106,19 +117,19 @@ def conjugate_gradients(
 
 
 def _rows(S: sparse.csr_array, part: slice) -> sparse.csr_array:
-    """Some rows of a matrix, without a copy of their values."""
+    """Return some rows of a matrix, without a copy of their values."""
     first, last = S.indptr[part.start], S.indptr[part.stop]
     bounds = S.indptr[part.start : part.stop + 1] - first
     return sparse.csr_array((S.data[first:last], S.indices[first:last], bounds), (len(bounds) - 1, S.shape[1]))
 
 
 def _dot(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """The product of each pair of columns."""
+    """Return the product of each pair of columns."""
     return np.asarray(np.einsum("ij,ij->j", left, right), np.float64)
 
 
 def _scaled(rows: np.ndarray, factors: np.ndarray) -> np.ndarray:
-    """Each column times its factor: as one long row, since rows of few numbers take long each."""
+    """Multiply each column by its factor: as one long row, since NumPy is slow on rows of few numbers."""
     scaled: np.ndarray = rows.ravel() * np.tile(factors.astype(rows.dtype), len(rows))
     return scaled.reshape(rows.shape)
 

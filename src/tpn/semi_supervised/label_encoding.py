@@ -1,4 +1,4 @@
-"""Labels as users give them: any numbers or text, with -1 where there is none."""
+"""Encoding of labels: numbers or text, with -1 for unlabelled points, as in scikit-learn."""
 
 from numbers import Integral
 from typing import Any
@@ -12,7 +12,7 @@ UNLABELLED = -1
 
 
 def encode(y: Any, points: int) -> tuple[np.ndarray, np.ndarray]:
-    """The classes that occur, sorted; and for each point the place of its class among them, or -1."""
+    """Return the sorted classes, and the index of its class for each point, or -1."""
     y = column_or_1d(y, warn=True)
     if len(y) != points:
         raise ValueError(f"Found input variables with inconsistent numbers of samples: {[points, len(y)]}")
@@ -32,7 +32,7 @@ def encode(y: Any, points: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _is_labelled(y: np.ndarray) -> np.ndarray:
-    """Which points have a label. NumPy makes text of a -1 among text: it is no label either."""
+    """Return which points have a label. NumPy turns a -1 among text into text, so "-1" means unlabelled there."""
     if y.dtype == object:
         return np.array([not (isinstance(label, Integral) and label == UNLABELLED) for label in y], bool)
     if y.dtype.kind == "U":
@@ -41,7 +41,7 @@ def _is_labelled(y: np.ndarray) -> np.ndarray:
 
 
 def _as_one_kind(labels: np.ndarray) -> np.ndarray:
-    """Labels that were any objects as an array of numbers or of text."""
+    """Convert an array of objects to one of numbers or of text."""
     known = np.array(labels.tolist())
     if known.dtype.kind not in "biuf" and not all(isinstance(label, str) for label in labels):
         raise ValueError("Labels must be all text or all numbers, with -1 where there is no label.")

@@ -1,87 +1,112 @@
-"""What came to each point of each class: balanced between classes, made probabilities, and compared between points."""
+"""Post-processing of propagated scores: class balance, sharpening, familiarity.
+
+Scores are rows of one number per class that sum to one, as they come out of the propagation.
+"""
 
 import numpy as np
 
-SHARPNESS = 1.7
-"""The power that makes shares probabilities: means over neighbours are less sure than they ought to be."""
+SHARPENING = 1.7
+"""The power that turns scores into calibrated probabilities: means over neighbours are less certain than they are
+right."""
 BALANCING_STEPS = 20
-CONFIDENT_SHARE = 0.5
-"""The share of each class, the surest first, that counts as sure."""
-USUAL = 0.75
-"""The share of a class's points to which no more comes than is usual in it."""
-ENOUGH = 0.5
-"""How much of what is usual in a class has to come to a point for it to be of that class beyond doubt."""
+CONFIDENT_FRACTION = 0.5
+"""The most confident points of each class from which the prior model learns, as a fraction of the class."""
+FAMILIAR_QUANTILE = 0.75
+"""The points at this quantile of a class are familiar."""
+FAMILIAR_FRACTION = 0.5
+"""Points that labels reach at least this much as often as those are familiar too."""
 
 
-def class_factors(shares: np.ndarray, labelled: int, known: np.ndarray | None = None) -> np.ndarray:
-    """A factor for each class that brings it to its share of all points.
+def class_balance_factors(scores: np.ndarray, n_labelled: int, class_balance: np.ndarray | None = None) -> np.ndarray:
+    """Return a factor for each class that brings the class balance of the scores to the target.
 
-    That share is known; or it is between what came out and the same for all classes, the nearer to the latter the fewer
-    points are labelled.
+    Parameters
+    ----------
+    scores : ndarray of shape (n_samples, n_classes)
+        Propagated scores of the unlabelled points.
+    n_labelled : int
+        The number of labelled points.
+    class_balance : ndarray of shape (n_classes,), default=None
+        The target, where it is known. Otherwise it is the geometric mean of the balance of the scores and of equal
+        classes; the weight of the latter is 1 / (1 + labels per class).
     """
-    number = shares.shape[1]
+    number = scores.shape[1]
     factors = np.ones(number)
-    if not len(shares):
+    if not len(scores):
         return factors
-    target = known
+    target = class_balance
     if target is None:
-        equality = 1 / (1 + labelled / number)
-        target = np.maximum(shares.mean(0, dtype=np.float64), 1e-12) ** (1 - equality)
+        equality = 1 / (1 + n_labelled / number)
+        target = np.maximum(scores.mean(0, dtype=np.float64), 1e-12) ** (1 - equality)
         target = target / target.sum()
-    least = np.finfo(shares.dtype).tiny
+    least = np.finfo(scores.dtype).tiny
     for _ in range(BALANCING_STEPS):
-        sums = np.maximum(shares @ factors.astype(shares.dtype), least)
-        masses = factors * ((1 / sums) @ shares) / len(shares)  # of shares times factors, each row of which sums to one
-        change = target / np.maximum(masses, 1e-12)
+        sums = np.maximum(scores @ factors.astype(scores.dtype), least)
+        balance = (
+            factors * ((1 / sums) @ scores) / len(scores)
+        )  # of the scores times factors, with rows that sum to one
+        change = target / np.maximum(balance, 1e-12)
         factors *= change
         if np.abs(change - 1).max() < 1e-2:
             break
     return np.asarray(factors / factors.max())
 
 
-def balanced(shares: np.ndarray, factors: np.ndarray) -> np.ndarray:
-    """Shares with these factors, which sum to one again."""
-    scaled: np.ndarray = np.maximum(shares, np.finfo(shares.dtype).tiny) * factors.astype(shares.dtype)
-    scaled /= _sums(scaled)
+def balance_classes(scores: np.ndarray, factors: np.ndarray) -> np.ndarray:
+    """Multiply the scores by a factor for each class; rows sum to one again."""
+    scaled: np.ndarray = np.maximum(scores, np.finfo(scores.dtype).tiny) * factors.astype(scores.dtype)
+    scaled /= _row_sums(scaled)
     return scaled
 
 
-def as_probabilities(shares: np.ndarray) -> np.ndarray:
-    sharp: np.ndarray = (shares / shares.max(1, keepdims=True)) ** SHARPNESS
-    sharp /= _sums(sharp)
+def sharpen(scores: np.ndarray) -> np.ndarray:
+    """Turn scores into calibrated probabilities: each to the power of 1.7, in rows that sum to one."""
+    sharp: np.ndarray = (scores / scores.max(1, keepdims=True)) ** SHARPENING
+    sharp /= _row_sums(sharp)
     return sharp
 
 
-def surest(shares: np.ndarray, free: np.ndarray, most: int) -> np.ndarray:
-    """The surest points of each class: half of those that are in it most probably, as far as there is room."""
-    best = shares.argmax(1)
-    sureness = shares[np.arange(len(shares)), best]
-    order = np.lexsort((-sureness, best))
-    order = order[free[order]]
-    members = best[order]
+def most_confident(scores: np.ndarray, unlabelled: np.ndarray, most: int) -> np.ndarray:
+    """Return the most confident half of the unlabelled points of each class, and at most `most` points in all."""
+    predicted = scores.argmax(1)
+    confidence = scores[np.arange(len(scores)), predicted]
+    order = np.lexsort((-confidence, predicted))
+    order = order[unlabelled[order]]
+    members = predicted[order]
     starts = np.searchsorted(members, members)
     rank = np.arange(len(order)) - starts
-    sizes = np.bincount(members, minlength=shares.shape[1])[members]
-    room = max(1, most // shares.shape[1])
-    return np.asarray(order[rank < np.minimum(np.ceil(CONFIDENT_SHARE * sizes), room)])
+    sizes = np.bincount(members, minlength=scores.shape[1])[members]
+    room = max(1, most // scores.shape[1])
+    return np.asarray(order[rank < np.minimum(np.ceil(CONFIDENT_FRACTION * sizes), room)])
 
 
-def familiarity(arrived: np.ndarray, best: np.ndarray, free: np.ndarray, number: int) -> np.ndarray:
-    """From 0 to 1, how familiar each point is: how much arrived from labels, compared with others of its class.
+def familiarity(reached: np.ndarray, predicted: np.ndarray, unlabelled: np.ndarray, n_classes: int) -> np.ndarray:
+    """Return for each point, from 0 to 1, how familiar it is: how often its walks reach a label, compared to its class.
 
-    Little arrives at points of none of the classes: they are tied to each other rather than to labelled ones.
+    Points of none of the classes are tied to each other rather than to labelled points, so their walks reach few.
+
+    Parameters
+    ----------
+    reached : ndarray of shape (n_samples,)
+        The probability that a random walk from a point reaches a labelled one.
+    predicted : ndarray of shape (n_samples,)
+        The predicted class of each point, as an index.
+    unlabelled : ndarray of shape (n_samples,)
+        Which points have no label; labelled points have familiarity 1.
+    n_classes : int
+        The number of classes.
     """
-    order = np.lexsort((arrived, best))
-    order = order[free[order]]
-    sizes = np.bincount(best[order], minlength=number)
-    places = np.cumsum(sizes) - sizes + (USUAL * np.maximum(sizes - 1, 0)).astype(np.int64)
-    usual = np.zeros(number)
-    usual[sizes > 0] = arrived[order[places[sizes > 0]]]
-    enough = ENOUGH * usual[best]
-    ratio = np.divide(arrived, enough, out=np.zeros_like(arrived, np.float64), where=enough > 0)
-    return np.asarray(np.where(free, np.minimum(ratio, 1) ** 2, 1))
+    order = np.lexsort((reached, predicted))
+    order = order[unlabelled[order]]
+    sizes = np.bincount(predicted[order], minlength=n_classes)
+    places = np.cumsum(sizes) - sizes + (FAMILIAR_QUANTILE * np.maximum(sizes - 1, 0)).astype(np.int64)
+    usual = np.zeros(n_classes)
+    usual[sizes > 0] = reached[order[places[sizes > 0]]]
+    enough = FAMILIAR_FRACTION * usual[predicted]
+    ratio = np.divide(reached, enough, out=np.zeros_like(reached, np.float64), where=enough > 0)
+    return np.asarray(np.where(unlabelled, np.minimum(ratio, 1) ** 2, 1))
 
 
-def _sums(rows: np.ndarray) -> np.ndarray:
-    """The sum of each row, as a product: much faster where rows are short."""
+def _row_sums(rows: np.ndarray) -> np.ndarray:
+    """Return the sum of each row, as a matrix product: much faster where rows are short."""
     return np.asarray(rows @ np.ones((rows.shape[1], 1), rows.dtype))

@@ -1,18 +1,18 @@
-"""The smallest of many values in each row, and the nearest of the points that were found."""
+"""Selection of the smallest values in each row, and of the nearest among candidate points."""
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 GROUP = 8
-"""Values of which the smallest stands for all, until it is known which of these groups matter."""
+"""Values of a group that its smallest value stands for in the first pass."""
 SPARE = 4
-"""Points that are found beyond those asked for, so that rounding in a search decides on none of them."""
+"""Candidates that a search finds beyond those asked for, so that rounding does not decide which points are nearest."""
 
 
 def smallest(values: np.ndarray, k: int) -> np.ndarray:
-    """The places of the k smallest values of each row, in any order.
+    """Return the places of the k smallest values of each row, in any order.
 
-    A long row is taken as groups: the k smallest values lie in the k groups whose smallest values are the smallest.
+    A long row is split into groups: the k smallest values lie in the k groups whose minima are the smallest.
     """
     number, width = values.shape
     groups = width // GROUP
@@ -40,13 +40,16 @@ def _smallest(values: np.ndarray, k: int) -> np.ndarray:
 
 
 def pick(values: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """The values at these places of each row."""
+    """Return the values at these places of each row."""
     number, width = values.shape
     return np.take(values, places + np.arange(0, number * width, width)[:, None])
 
 
 def nearest_of(queries: np.ndarray, points: np.ndarray, found: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The k nearest of the points found for each query, with their squared distances; of those as near, the first."""
+    """Return the squared distances and indices of the k nearest of the points found for each query.
+
+    Of points at the same distance, the first ones are taken.
+    """
     found = np.sort(found, axis=1)
     differences = np.take(points, found, axis=0)
     differences -= queries[:, None]
@@ -56,5 +59,5 @@ def nearest_of(queries: np.ndarray, points: np.ndarray, found: np.ndarray, k: in
 
 
 def half_squares(points: np.ndarray) -> np.ndarray:
-    """Half the squared length of each point."""
+    """Return half the squared length of each point."""
     return np.asarray(np.vecdot(points, points) / 2)

@@ -1,4 +1,4 @@
-"""Several threads for work that leaves Python: matrix products, sorting, sparse products."""
+"""Threads for work that releases the GIL: matrix products, sorting, sparse products."""
 
 import os
 from collections import deque
@@ -16,13 +16,13 @@ Map: TypeAlias = Callable[..., Iterable[Any]]
 
 @contextmanager
 def threads(number: int) -> Iterator[Map]:
-    """A `map` whose calls run side by side; each of them computes its matrix products in its own thread alone."""
+    """Provide a `map` that runs in this many threads; inside, a matrix product uses one thread only."""
     with _controller().limit(limits=1, user_api="blas"):
-        yield map if number == 1 else partial(_side_by_side, number)
+        yield map if number == 1 else partial(_map_in_threads, number)
 
 
-def _side_by_side(number: int, function: Callable[..., Any], *elements: Iterable[Any]) -> list[Any]:
-    """This thread works too: to wake another one takes longer than some of the work."""
+def _map_in_threads(number: int, function: Callable[..., Any], *elements: Iterable[Any]) -> list[Any]:
+    """Call `function` in several threads, this one among them: waking another takes longer than some of the work."""
     todo = deque(enumerate(zip(*elements, strict=True)))
     results: list[Any] = [None] * len(todo)
 
@@ -60,4 +60,4 @@ def _controller() -> ThreadpoolController:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not live on in a child
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork

@@ -7,7 +7,7 @@ from typing import Any
 
 from tpn.episodes.setting import Setting
 from tpn.errors import TPNError, TPNWarning
-from tpn.files import UNFINISHED, make_folder, sweep
+from tpn.files import make_folder, sweep
 from tpn.methods._config import ClassifierConfig
 from tpn.methods._method import Info
 from tpn.methods._registry import find_method
@@ -32,7 +32,7 @@ def check(run: Run, config: RunConfig, execution: Execution, resume: bool) -> No
     execution.processes.check(config.settings)
     check_initial(config)
     if run.folder.is_dir():
-        if any(path.suffix != UNFINISHED for path in run.folder.iterdir()):
+        if any(not path.name.startswith(".") for path in run.folder.iterdir()):
             raise TPNError(f"{run.folder} exists, holds files and is not a run folder. Choose another --out.")
     elif run.folder.exists():
         raise TPNError(f"{run.folder} is a file. Choose another --out.")

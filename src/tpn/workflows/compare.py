@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpn.backbones._registry import Network
-from tpn.episodes.setting import Setting
+from tpn.episodes.setting import BatchNorm, Setting
 from tpn.errors import TPNError
 from tpn.evaluation.comparison import Difference, paired_differences
 from tpn.evaluation.intervals import percent
@@ -17,7 +17,7 @@ from tpn.methods._method import Method
 from tpn.results import Result
 from tpn.workflows.evaluate import EvaluationResult, evaluate_all
 from tpn.workflows.keywords import takes
-from tpn.workflows.options import BatchNorm, EvaluateOptions
+from tpn.workflows.options import EvaluateOptions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,13 +1,13 @@
 """Test a trained method on classes that it has never seen."""
 
 import os
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tpn.backbones._registry import Network, backbone_name
-from tpn.episodes.setting import Setting
+from tpn.episodes.setting import BatchNorm, Setting
 from tpn.errors import TPNError
 from tpn.evaluation.intervals import Mean
 from tpn.evaluation.protocol import Evaluation
@@ -21,8 +21,8 @@ from tpn.results import Result
 from tpn.runs.folder import find_run
 from tpn.training.device import computing
 from tpn.training.preflight import warn_of_unlabelled
-from tpn.workflows.keywords import build, refuse_unknown, takes
-from tpn.workflows.options import BatchNorm, EvaluateOptions
+from tpn.workflows.keywords import build, option_fields, refuse_unknown, take, takes
+from tpn.workflows.options import EvaluateOptions
 
 if TYPE_CHECKING:
     import torch
@@ -151,24 +151,20 @@ def evaluate_all(
 ) -> dict[str, EvaluationResult]:
     """Test several methods on the same episodes."""
     given = dict(options)
+    heads = [name for name in methods.values() if is_method_name(name)]
+    kinds = [EvaluateOptions, Setting, *(find_method(str(name)).Config for name in heads)]
+    refuse_unknown(caller, {name: None for name in given if name not in option_fields(*kinds)}, *kinds)
     test = build(EvaluateOptions, given)
-    episode = {name: given.pop(name) for name in [field.name for field in fields(Setting)] if name in given}
+    episode = take(Setting, given)
     with showing(progress), computing(test.threads, test.device) as device:
         found = {
             name: find_subject(method, data, as_method, backbone, test, episode, given, device)
             for name, method in methods.items()
         }
-        refuse_unknown(caller, given, EvaluateOptions, Setting)
         if len(data_of := {subject.data for subject, _ in found.values()}) > 1:
             one, other, *_ = sorted(data_of)
             raise TPNError(f"The runs were trained on {one} and {other}: say with --data on which to compare them.")
-        (first, (_, setting)), *others = found.items()
-        for name, (_, other_setting) in others:
-            if other_setting != setting:
-                raise TPNError(
-                    f"{first} and {name} were trained on different episodes: say on which to compare them, "
-                    "with --way, --shot, --query and the like."
-                )
+        setting = common_setting({name: setting for name, (_, setting) in found.items()}, episode)
         for subject, _ in found.values():
             subject.check(setting)
             warn_of_unlabelled(subject.method.info, setting)
@@ -177,6 +173,26 @@ def evaluate_all(
             [outcome] = subject.test([setting], test.episodes, test.seed, test.batch_norm, name or "evaluating")
             results[name] = as_result(outcome, subject, setting, test, methods[name])
         return results
+
+
+def is_method_name(method: Any) -> bool:
+    """Is it the name of a method, and not a run folder?"""
+    return isinstance(method, str) and method in list_methods() and not find_run(method).exists
+
+
+def common_setting(settings: dict[str, Setting | None], given: dict[str, Any]) -> Setting:
+    """Return the setting in which all are to be tested: that of their trainings, which must agree."""
+    known = {name: setting for name, setting in settings.items() if setting is not None}
+    if not known:
+        return Setting(**given)
+    (first, setting), *others = known.items()
+    for name, other in others:
+        if other != setting:
+            raise TPNError(
+                f"{first} and {name} were trained on different episodes: say on which to compare them, "
+                "with --way, --shot, --query and the like."
+            )
+    return setting
 
 
 def find_subject(
@@ -188,22 +204,21 @@ def find_subject(
     episode: dict[str, Any],
     settings: dict[str, Any],
     device: "torch.device",
-) -> tuple[Subject, Setting]:
-    """Find what is to be tested, and the setting of its episodes: what is not given is as in its training."""
+) -> tuple[Subject, Setting | None]:
+    """Find what is to be tested, and the setting of its training with what is given, if it comes from a run."""
     if isinstance(method, Method):
         if data is None:
             raise TPNError("Say with --data what to test the method on.")
         images = data if isinstance(data, Images) else open_images(data, method.dimensions.image_size, cache=test.cache)
-        trained = Setting(way=method.dimensions.way, shot=method.dimensions.shot)
-        return Subject(method, images.spec, images.split(test.split)), inherited(trained, episode)
+        return Subject(method.to(device), images.spec, images.split(test.split)), None
     run = find_run(method)
-    if not run.exists and isinstance(method, str) and method in list_methods():
+    if is_method_name(method):
+        method = str(method)
         if not isinstance(data, Images):
             raise TPNError(f"{method} is a method, not a run folder: train it first, or give it features.")
         setting = Setting(**episode)
-        own = {field.name for field in fields(find_method(method).Config)}
-        chosen = {name: settings.pop(name) for name in list(settings) if name in own}
-        return head_on_features(method, chosen, data, test.split, setting), setting
+        chosen = take(find_method(method).Config, dict(settings))
+        return head_on_features(method, chosen, data, test.split, setting), None
     if backbone is not None:
         backbone_name(backbone)
     subject = open_run(run, data, test.split, cache=test.cache, as_method=as_method, backbone=backbone, device=device)

@@ -6,12 +6,18 @@ in config.json.
 
 import ast
 import inspect
+import os
+import re
 import textwrap
 from collections.abc import Callable
 from dataclasses import MISSING, Field, fields
 from difflib import get_close_matches
 from functools import cache
-from typing import Annotated, Any, TypeVar, get_args, get_origin
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+from tpn.errors import TPNError
 
 Options = TypeVar("Options")
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -30,7 +36,9 @@ def takes(*kinds: type, without: tuple[str, ...] = ()) -> Callable[[Function], F
         known = {parameter.name for parameter in own} | set(without)
         options = {name: field for name, field in option_fields(*kinds).items() if name not in known}
         added = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_default(field), annotation=field.type)
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=_default(field), annotation=_plain(field.type)
+            )
             for name, field in options.items()
         ]
         function.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
@@ -50,9 +58,31 @@ def option_fields(*kinds: type) -> dict[str, "Field[Any]"]:
     return {field.name: field for kind in kinds for field in fields(kind)}
 
 
+def take(kind: type, options: dict[str, Any]) -> dict[str, Any]:
+    """Take the fields of a dataclass out of `options`; paths may be text, and tuples lists."""
+    known = option_fields(kind)
+    return {name: _as_given(field, options.pop(name)) for name, field in known.items() if name in options}
+
+
 def build(kind: type[Options], options: dict[str, Any]) -> Options:
     """Take the fields of a dataclass out of `options`, and build it; what is not there has its default."""
-    return kind(**{name: options.pop(name) for name in option_fields(kind) if name in options})
+    return kind(**take(kind, options))
+
+
+def _as_given(field: "Field[Any]", value: Any) -> Any:
+    """Take text as a path where a path is expected, a list as a tuple, and refuse what is not one of the choices."""
+    annotation = _plain(field.type)
+    members = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+    if isinstance(value, str | os.PathLike) and Path in members and str not in members:
+        return Path(value)
+    if isinstance(value, list):
+        return tuple(value)
+    choices = [choice for member in members if get_origin(member) is Literal for choice in get_args(member)]
+    only = all(get_origin(member) is Literal or member is type(None) for member in members)
+    if only and choices and value not in (*choices, *([None] if type(None) in members else [])):
+        flag = field.name.replace("_", "-")
+        raise TPNError(f"--{flag} must be {', '.join(map(str, choices[:-1]))} or {choices[-1]}, not {value!r}.")
+    return value
 
 
 def refuse_unknown(function: str, left: dict[str, Any], *kinds: type) -> None:
@@ -88,7 +118,12 @@ def _default(field: "Field[Any]") -> Any:
 
 
 def _type_text(field: "Field[Any]") -> str:
-    annotation = get_args(field.type)[0] if get_origin(field.type) is Annotated else field.type
-    kind = inspect.formatannotation(annotation).replace("pathlib.", "").replace("typing.", "").replace("Literal", "")
+    kind = inspect.formatannotation(_plain(field.type)).replace("Literal", "")
+    kind = re.sub(r"\b(pathlib|typing|collections\.abc|tpn(\.\w+)+)\.(?=\w)", "", kind)
     default = _default(field)
     return kind if default is inspect.Parameter.empty else f"{kind}, default={default!r}"
+
+
+def _plain(annotation: Any) -> Any:
+    """Strip what is for the command line from a type."""
+    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation

@@ -6,10 +6,11 @@ from typing import Literal, TypeAlias
 
 from tyro.conf import FlagCreatePairsOff
 
+from tpn.episodes.setting import TEST_SEED, BatchNorm
+
 Flag = FlagCreatePairsOff[bool]
 """A switch that is off by default: `--strict`, and no `--no-strict`."""
 Precision: TypeAlias = Literal["auto", "float32", "bfloat16", "float16"]
-BatchNorm: TypeAlias = Literal["running", "batch"]
 SplitName: TypeAlias = Literal["train", "val", "test"]
 
 
@@ -94,7 +95,7 @@ class EvaluateOptions(DeviceOptions, CacheOptions):
     """The classes to test on."""
     episodes: int = 600
     """The number of episodes."""
-    seed: int = 0
+    seed: int = TEST_SEED
     """Which episodes: the same seed draws the same ones for every method."""
     batch_norm: BatchNorm = "running"
     """Normalise with the statistics of training (running), each image by itself; or with those of the episode (batch),

@@ -1,7 +1,7 @@
 """Plot what a run has learned."""
 
 import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from tpn.results import Result
 from tpn.runs.folder import find_run
 from tpn.training.device import computing
 from tpn.workflows.evaluate import inherited
-from tpn.workflows.keywords import build, refuse_unknown, takes
+from tpn.workflows.keywords import build, refuse_unknown, take, takes
 from tpn.workflows.options import PlotOptions
 
 
@@ -59,7 +59,7 @@ def plot_run(
 
     given = dict(options)
     plot = build(PlotOptions, given)
-    episode_options = {one.name: given.pop(one.name) for one in fields(Setting) if one.name in given}
+    episode_options = take(Setting, given)
     refuse_unknown("plot_run", given, PlotOptions, Setting)
     found = find_run(run)
     with showing(progress), computing(plot.threads, plot.device):
@@ -75,7 +75,7 @@ def plot_run(
         title = f"{subject.name} on {subject.data}, {subject.config.episode}"
         draw_learning_curve(metrics, title, plots.learning_curve)
         about = f"{found.folder.name}: {subject.name} on {subject.data}, {plot.split} split, {setting}"
-        draw_episode(subject.method, subject.split, episode, plots.episode, about)
+        draw_episode(subject.method, subject.split, episode, about, plots.episode)
     return plots
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tpn.episodes.episode_sampler import EpisodeSampler
-from tpn.episodes.setting import Setting
+from tpn.episodes.setting import TEST_SEED, Setting
 from tpn.errors import Interrupted, TPNError
 from tpn.evaluation.intervals import Mean, percent, standard_error
 from tpn.evaluation.subject import Subject
@@ -26,12 +26,10 @@ from tpn.runs.settings_json import from_json
 from tpn.training.device import computing
 from tpn.training.loop import Training
 from tpn.training.preflight import check, train_in_folder
-from tpn.workflows.keywords import takes
+from tpn.workflows.keywords import build, takes
 from tpn.workflows.options import SplitsOptions, TrainingDeviceOptions, TrainOptions
 from tpn.workflows.train import configure, find_execution
 
-TEST_SEED = 0
-"""Which test episodes: those of `tpn evaluate`, whatever the seed of the training."""
 TEST_UNLABELLED = 20
 MOST_SPLITS = 1000
 
@@ -144,9 +142,7 @@ def train_splits(
     SplitsResult
     """
     given = dict(options)
-    where = TrainingDeviceOptions(
-        **{one.name: given.pop(one.name) for one in fields(TrainingDeviceOptions) if one.name in given}
-    )
+    where = build(TrainingDeviceOptions, given)
     with showing(progress), computing(where.threads, where.device) as device:
         execution = find_execution(device, where)
         execution.check_alone("tpn splits")
@@ -192,7 +188,8 @@ def plan_of(given: dict[str, Any]) -> Plan:
     if given.get("resume") and given.get("out") is not None and (before := read_plan(Path(given["out"]))) is not None:
         defaults |= {name: value for name, value in vars(before).items() if name in own}
     taken = {name: given.pop(name) for name in own if name in given}
-    return Plan(first_split=0, **{**defaults, **taken})
+    plan = {**defaults, **taken}
+    return Plan(first_split=0, **{**plan, "test_shots": tuple(plan["test_shots"])})
 
 
 def check_options(plan: Plan, episode: Setting) -> None:

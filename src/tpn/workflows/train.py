@@ -5,7 +5,7 @@ import re
 import shlex
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,8 @@ from tpn.backbones._registry import check_backbone
 from tpn.episodes.setting import Setting
 from tpn.errors import Interrupted, TPNError
 from tpn.evaluation.intervals import percent
-from tpn.images.opening import check_size, open_images
+from tpn.images.opening import open_images
+from tpn.images.source_names import check_size
 from tpn.images.split import Images
 from tpn.methods._config import Config
 from tpn.methods._method import Method
@@ -29,7 +30,7 @@ from tpn.training.distributed import find_processes
 from tpn.training.loop import Callbacks, Outcome, Training
 from tpn.training.preflight import check, train_in_folder
 from tpn.training.warm_start import initial_weights
-from tpn.workflows.keywords import build, refuse_unknown, takes
+from tpn.workflows.keywords import build, refuse_unknown, take, takes
 from tpn.workflows.options import TrainingDeviceOptions, TrainOptions
 
 if TYPE_CHECKING:
@@ -141,8 +142,7 @@ def train(
     >>> tpn.evaluate(run, shot=1)  # doctest: +SKIP
     """
     given = dict(options)
-    device = {name: given.pop(name) for name in [one.name for one in fields(TrainingDeviceOptions)] if name in given}
-    where = TrainingDeviceOptions(**device)
+    where = build(TrainingDeviceOptions, given)
     with showing(progress), computing(where.threads, where.device) as found:
         execution = find_execution(found, where)
         images, run, config, resume = configure(method, data, given, "train")
@@ -225,8 +225,7 @@ def configure(
         defaults = {"image_size": source.image_size, "class_seed": source.class_seed}
     if isinstance(data, Images) and data.are_features and before is None:
         settings = replace(settings, backbone="identity")
-    settings = replace(settings, **{one.name: given.pop(one.name) for one in fields(kind.Config) if one.name in given})
-    episode = replace(episode, **{one.name: given.pop(one.name) for one in fields(Setting) if one.name in given})
+    settings, episode = replace(settings, **take(kind.Config, given)), replace(episode, **take(Setting, given))
     options = build(TrainOptions, given := {**defaults, **given})
     refuse_unknown(caller, given, TrainOptions, Setting, kind.Config)
     check_backbone(settings.backbone, settings.drop_block, options.image_size)

@@ -1,13 +1,15 @@
-"""Accuracies side by side."""
+"""The accuracies of several methods, side by side."""
 
 from pathlib import Path
 
+from matplotlib.figure import Figure
+
 from tpn.evaluation.intervals import Mean
-from tpn.evaluation.plots.figure import INK, new_figure, tidy, write_figure
+from tpn.evaluation.plots.figure import INK, finish, new_figure, tidy
 
 
-def draw_comparison(means: dict[str, Mean], title: str, path: Path) -> None:
-    """Draw the accuracy of each with its 95 % interval, the best on top."""
+def draw_comparison(means: dict[str, Mean], title: str = "", path: Path | None = None) -> Figure:
+    """Draw the accuracy of each method with its 95 % interval, the best on top; write the file if there is a path."""
     ranked = sorted(means.items(), key=lambda item: item[1].value)
     figure = new_figure(8, 1.2 + 0.4 * len(ranked))
     axes = figure.subplots()
@@ -21,4 +23,4 @@ def draw_comparison(means: dict[str, Mean], title: str, path: Path) -> None:
     axes.set_xlabel("accuracy in % (95 % interval)", color=INK)
     axes.set_title(title, color=INK, fontsize=10)
     tidy(axes)
-    write_figure(figure, path)
+    return finish(figure, path)

@@ -2,21 +2,26 @@
 
 from pathlib import Path
 
+from matplotlib.figure import Figure
+
 from tpn.episodes.task import Episode, Role
-from tpn.evaluation.plots.figure import FAINT, INK, class_colour, new_figure, write_figure
+from tpn.evaluation.plots.figure import FAINT, INK, class_colour, finish, new_figure
 from tpn.images.split import Split
 
 COLUMNS = {Role.SUPPORT: 5, Role.QUERY: 15, Role.UNLABELLED: 10}
-"""So many images of a class side by side at most; further ones come below."""
+"""The most images of a class side by side; further ones come below."""
 TITLES = {Role.SUPPORT: "support", Role.QUERY: "queries", Role.UNLABELLED: "unlabelled"}
 TILE = 0.55
 """The width of an image in inches."""
 GAP = 0.3
-"""Between support and queries, and between classes, in images."""
+"""The space between support and queries, and between classes, in widths of an image."""
 
 
-def draw_contact_sheet(split: Split, episode: Episode, title: str, path: Path) -> None:
-    """Draw the images of an episode: a row per class, with its support, its queries and what is unlabelled of it."""
+def draw_contact_sheet(split: Split, episode: Episode, title: str = "", path: Path | None = None) -> Figure:
+    """Draw the images of an episode, a row per class: support, queries and unlabelled images.
+
+    Writes the file if there is a path.
+    """
     labels = [*range(len(episode.classes)), *([-1] if (episode.labels == -1).any() else [])]
     cells = {
         (label, role): episode.images[(episode.labels == label) & (episode.role == role)]
@@ -38,7 +43,6 @@ def draw_contact_sheet(split: Split, episode: Episode, title: str, path: Path) -
     names = [split.classes[episode.classes[label]] if label >= 0 else "distractors" for label in labels]
     margin = 0.6 + 0.085 * max(map(len, names))
 
-    tiles = split.images[..., 0] if split.images.shape[-1] == 1 else split.images
     figure = new_figure(margin + TILE * left, 1.0 + TILE * top)
     axes = figure.subplots()
     for label, name, row in zip(labels, names, tops, strict=True):
@@ -48,7 +52,7 @@ def draw_contact_sheet(split: Split, episode: Episode, title: str, path: Path) -
             for index, image in enumerate(cells[label, role]):
                 x, y = lefts[role] + index % width, row + index // width
                 axes.imshow(
-                    tiles[image],
+                    split.pixels(int(image)),
                     extent=(x + 0.02, x + 0.98, y + 0.98, y + 0.02),
                     cmap="gray_r",
                     vmin=0,
@@ -61,4 +65,4 @@ def draw_contact_sheet(split: Split, episode: Episode, title: str, path: Path) -
     axes.set_aspect("equal")
     axes.set_axis_off()
     axes.set_title(title, color=INK, fontsize=11, pad=18)
-    write_figure(figure, path)
+    return finish(figure, path)

@@ -1,4 +1,4 @@
-"""How a figure is made and written."""
+"""Making and writing figures."""
 
 import warnings
 from pathlib import Path
@@ -26,14 +26,14 @@ CLASS_COLOURS = (
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure, in inches; needs no screen."""
+    """Return an empty figure of this size in inches; it needs no display."""
     figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
     return figure
 
 
 def tidy(axes: Any) -> None:
-    """Leave only what helps to read the axes."""
+    """Remove what does not help to read the axes."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(FAINT)
     axes.tick_params(colors=INK, labelsize=9)
@@ -42,12 +42,12 @@ def tidy(axes: Any) -> None:
 
 
 def class_colour(label: int) -> str:
-    """The colour of a class in an episode."""
+    """Return the colour of a class in an episode."""
     return CLASS_COLOURS[label % len(CLASS_COLOURS)]
 
 
 def check_figure(path: Path) -> str:
-    """Refuse a file that no figure can be written to. Returns its format, which its ending names."""
+    """Refuse a file that no figure can be written to. Returns the format that its ending names."""
     kind = path.suffix.lstrip(".").lower() or "png"
     known = FigureCanvasAgg.filetypes
     if kind not in known:
@@ -56,9 +56,12 @@ def check_figure(path: Path) -> str:
     return kind
 
 
-def write_figure(figure: Figure, path: Path) -> None:
-    """Write a figure in the format that the file's ending names."""
+def finish(figure: Figure, path: Path | None) -> Figure:
+    """Write a figure in the format that the file's ending names, if there is a file; return it for notebooks."""
+    if path is None:
+        return figure
     kind = check_figure(path)
     with replacing(path) as stream, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # names in any language: boxes, if need be
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # class names in any script
         figure.savefig(stream, format=kind, dpi=120)
+    return figure

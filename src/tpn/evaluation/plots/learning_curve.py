@@ -4,15 +4,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from tpn.errors import TPNError
-from tpn.evaluation.plots.figure import FAINT, INK, new_figure, tidy, write_figure
+from tpn.evaluation.plots.figure import FAINT, INK, finish, new_figure, tidy
 
 
-def draw_learning_curve(metrics: list[dict[str, Any]], title: str, path: Path) -> None:
-    """Draw the accuracy in training and validation, and the loss, over the episodes."""
+def draw_learning_curve(metrics: list[dict[str, Any]], title: str = "", path: Path | None = None) -> Figure:
+    """Draw accuracy, loss and learning rate over the episodes of a training; write the file if there is a path."""
     if not metrics:
-        raise TPNError("There is no learning curve yet: the run was stopped before its first validation.")
+        raise TPNError("The run has no learning curve: it was stopped before its first validation.")
     figure = new_figure(8, 4.2)
     accuracy, loss = figure.subplots(1, 2, width_ratios=(3, 2))
     episodes = _column(metrics, "episode")
@@ -38,7 +39,7 @@ def draw_learning_curve(metrics: list[dict[str, Any]], title: str, path: Path) -
     rate.tick_params(colors=FAINT, labelsize=8)
     rate.spines[["top", "left", "right", "bottom"]].set_visible(False)
     figure.suptitle(title, color=INK, fontsize=11)
-    write_figure(figure, path)
+    return finish(figure, path)
 
 
 def _column(metrics: list[dict[str, Any]], name: str) -> Any:

@@ -1,4 +1,4 @@
-"""miniImageNet in every form that it is passed on in: 100 classes of 600 photographs of 84x84 pixels.
+"""miniImageNet in every layout that is in circulation: 100 classes of 600 photographs of 84x84 pixels.
 
 `ravi.csv` holds the lists of Ravi and Larochelle ("Optimization as a Model for Few-Shot Learning", ICLR 2017), by which
 it can be cut from ILSVRC-2012: for each class a split, and the ranks of its 600 images among the class's files sorted
@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from tpn.errors import TPNError
-from tpn.images.arrays import PixelArray, unpickle
+from tpn.images.array_readers import PixelArray, unpickle
 from tpn.images.dataset_index import DatasetIndex, SplitIndex
 from tpn.images.layouts import ilsvrc, listed_in_csv, shallowest, split_folders
-from tpn.images.pickles import as_array, with_text_keys
+from tpn.images.pickles.plain_data import as_array, with_text_keys
 from tpn.images.source import Source
 from tpn.images.split import SPLITS
 
@@ -31,7 +31,7 @@ CATEGORY_SPLIT = {
 
 
 class MiniImageNet(Source):
-    """Recognises the form by itself, and checks that it is whole."""
+    """Recognises the layout, and checks that nothing is missing."""
 
     kind = "mini-imagenet"
     labelled_share = 0.4
@@ -60,13 +60,13 @@ class MiniImageNet(Source):
             return []
         classes = "/".join(str(counts[split]) for split in SPLITS)
         return [
-            f"this is not the whole of miniImageNet, which has 64/16/20 classes of {IMAGES} images: it has "
+            f"this is not the complete miniImageNet of 64/16/20 classes with {IMAGES} images each: it has "
             f"{classes} classes, {len(odd)} of them with another number of images. Results are not comparable with "
             "published ones"
         ]
 
     def _cache_pickles(self) -> DatasetIndex | None:
-        """`image_data`, all pixels, and `class_dict`, class -> places."""
+        """`image_data`, all pixels, and `class_dict`, class -> indices."""
         names = {split: shallowest(self.container.names, f"mini-imagenet-cache-{split}.pkl") for split in SPLITS}
         if not any(names.values()):
             return None
@@ -92,8 +92,7 @@ class MiniImageNet(Source):
             labels = as_array(_get(content, "labels", name), name)
             if labels.shape != (len(pixels),) or labels.dtype.kind not in "iu":
                 raise TPNError(
-                    f"{name} is damaged: it has {len(pixels)} images and {labels.size} labels of them, "
-                    f"which are {labels.dtype}."
+                    f"{name} is damaged: it has {len(pixels)} images and {labels.size} labels of type {labels.dtype}."
                 )
             numbers = with_text_keys(content.get("catname2label", {}), name)
             if not all(type(number) is int for number in numbers.values()) or len({*numbers.values()}) < len(numbers):
@@ -107,7 +106,7 @@ class MiniImageNet(Source):
         return index
 
     def _from_ilsvrc(self) -> DatasetIndex | None:
-        """Cut from the training images of ILSVRC-2012 by the lists of Ravi and Larochelle."""
+        """Select from the training images of ILSVRC-2012 by the lists of Ravi and Larochelle."""
         lists = read_lists()
         index = ilsvrc(self.container, lists)
         if index is None:
@@ -134,7 +133,7 @@ class MiniImageNet(Source):
 
 
 def read_lists() -> dict[str, dict[str, list[int]]]:
-    """Split -> class -> the ranks of its images among the class's files, from 1."""
+    """Return, for each split and class, the ranks of its images among the files of the class, from 1."""
     lists: dict[str, dict[str, list[int]]] = {split: {} for split in SPLITS}
     for row in csv.DictReader(files(__name__).joinpath("ravi.csv").read_text(encoding="utf-8").splitlines()):
         bits = np.unpackbits(np.frombuffer(base64.b64decode(row["ranks"]), np.uint8))
@@ -150,5 +149,5 @@ def _get(content: dict[str, Any], key: str, name: str) -> Any:
 
 def _places(keys: np.ndarray, pixels: PixelArray, class_: str) -> list[int]:
     if keys.ndim != 1 or (keys.size and (keys.dtype.kind not in "iu" or keys.min() < 0 or keys.max() >= len(pixels))):
-        raise TPNError(f"{pixels.name} is damaged: the class {class_!r} has images that are not there.")
+        raise TPNError(f"{pixels.name} is damaged: the class {class_!r} has images that do not exist.")
     return sorted(set(keys.tolist()))

@@ -1,6 +1,6 @@
 """QuickDraw: 345 classes of 100 drawings each, 28x28 grey values. It ships with the package.
 
-215 classes are for training, 50 for validation and 80 for testing, once and for all (`classes.json`). The drawings are
+The split is fixed: 215 classes for training, 50 for validation and 80 for testing (`classes.json`). The drawings are
 Google's Quick, Draw! data under CC BY 4.0 (`LICENSE.txt`); `scripts/make_quickdraw.py` made the archive.
 """
 
@@ -12,18 +12,19 @@ from importlib.resources import files
 import numpy as np
 from jaxtyping import UInt8
 
-from tpn.images.split import Images, Split, SplitInfo, resize
+from tpn.images.split import Images, Split, SplitInfo, check_split, resize
 
 SIZE = 28
 DRAWINGS_PER_CLASS = 100
 MEAN, STD = (0.0,), (1.0,)
-"""Values are left as they are: the paper of a drawing is 0, and so is what convolutions pad it with. (Trained
-with the drawings' own mean and deviation, 0.154 and 0.314, TPN was half a point to a point worse.)"""
+"""Values are not normalised: the background is 0, as is the padding of convolutions. (With the drawings' own mean and
+deviation, 0.154 and 0.314, TPN was half a point to a point less accurate.)"""
 
 
 class QuickDraw(Images):
-    """The drawings that come with the package, at their own size or scaled to another."""
+    """The drawings that come with the package, at their own size or resized."""
 
+    layout = "drawings that come with the package"
     channels = 1
     mean, std = MEAN, STD
 
@@ -38,6 +39,7 @@ class QuickDraw(Images):
         return {split: SplitInfo(len(names), len(names) * DRAWINGS_PER_CLASS) for split, names in self._classes.items()}
 
     def split(self, name: str) -> Split:
+        check_split(name)
         if name not in self._opened:
             self._opened[name] = self._open(name)
         return self._opened[name]
@@ -51,7 +53,7 @@ class QuickDraw(Images):
 
 @cache
 def _drawings(split: str) -> UInt8[np.ndarray, "image height width 1"]:
-    """All drawings of a split: unpacked once in a process, 27 MB in all."""
+    """Return all drawings of a split: decompressed once per process, 27 MB in total."""
     with files(__name__).joinpath("drawings.zip").open("rb") as archive, zipfile.ZipFile(archive) as drawings:
         images: np.ndarray = np.load(drawings.open(f"{split}.npy"), allow_pickle=False)[..., None]
     return images

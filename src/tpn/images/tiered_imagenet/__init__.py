@@ -1,4 +1,4 @@
-"""tieredImageNet in the forms that it is passed on in: 608 classes in 34 categories, some 780,000 photographs.
+"""tieredImageNet in the layouts that are in circulation: 608 classes in 34 categories, some 780,000 photographs.
 
 The class lists beside this file (class and category, a file per split) are those of Ren et al., "Meta-Learning for
 Semi-Supervised Few-Shot Classification", ICLR 2018; `LICENSE.txt` says under which terms.
@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 
 from tpn.errors import TPNError
-from tpn.images.arrays import EncodedImages, NpzPixels, unpickle
+from tpn.images.array_readers import EncodedImages, NpzPixels, unpickle
 from tpn.images.dataset_index import DatasetIndex, SplitIndex
 from tpn.images.layouts import ilsvrc, shallowest, split_folders
-from tpn.images.pickles import as_array, as_strings, with_text_keys
-from tpn.images.pickles.array import PickledArray
+from tpn.images.pickles.pickled_array import PickledArray
+from tpn.images.pickles.plain_data import as_array, as_strings, with_text_keys
 from tpn.images.source import Source
 from tpn.images.split import SPLITS
 
 
 class TieredImageNet(Source):
-    """Recognises the form by itself, and checks that it is whole."""
+    """Recognises the layout, and checks that nothing is missing."""
 
     kind = "tiered-imagenet"
     labelled_share = 0.1
@@ -45,7 +45,7 @@ class TieredImageNet(Source):
         if counts == whole:
             return []
         return [
-            f"this is not the whole of tieredImageNet, which has {'/'.join(map(str, whole))} classes: it has "
+            f"this is not the complete tieredImageNet of {'/'.join(map(str, whole))} classes: it has "
             f"{'/'.join(map(str, counts))}. Results are not comparable with published ones"
         ]
 
@@ -82,7 +82,7 @@ class TieredImageNet(Source):
         return index
 
     def _labels(self, name: str, split: str) -> tuple[np.ndarray, Any]:
-        """The number of each image's class, and what turns a number into a name."""
+        """Return the class number of each image, and a function that names a class."""
         content = unpickle(self.container, name)
         if isinstance(content, (list, PickledArray)):
             content = {"label_specific": content}
@@ -92,7 +92,7 @@ class TieredImageNet(Source):
             raise TPNError(f"{name} has no 'label_specific'; it has {', '.join(sorted(content)[:8]) or 'nothing'}.")
         labels = as_array(content[key], name)
         if labels.ndim != 1 or labels.dtype.kind not in "iu":
-            raise TPNError(f"{name} is damaged: its labels are no whole numbers.")
+            raise TPNError(f"{name} is damaged: its labels are not integers.")
         names = as_strings(content.get("label_specific_str", []), name)
         if len(set(names)) < len(names):
             raise TPNError(f"{name} is damaged: two of its classes have the same name.")
@@ -101,7 +101,7 @@ class TieredImageNet(Source):
 
 @cache
 def read_lists() -> dict[str, dict[str, str]]:
-    """Split -> class -> category, as WordNet ids."""
+    """Return the category of each class of each split, as WordNet ids."""
     here = files(__name__)
     return {
         split: dict(csv.reader(here.joinpath(f"{split}.csv").read_text(encoding="utf-8").splitlines()))

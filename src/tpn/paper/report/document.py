@@ -1,27 +1,29 @@
-"""What a report is made of, whatever it is written as."""
+"""The parts of a report, whatever it is written as. The templates tell them apart by `kind`."""
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 
 @dataclass(frozen=True)
 class Heading:
-    """The title of what follows."""
+    """The title of a section."""
 
+    kind: ClassVar = "heading"
     text: str
 
 
 @dataclass(frozen=True)
 class Paragraph:
-    """A few sentences; a warning if they must not be overlooked."""
+    """A few sentences; `warning` makes them stand out."""
 
+    kind: ClassVar = "paragraph"
     text: str
     warning: bool = False
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A number in a table, with what stands below it in smaller type."""
+    """A number in a table, with lines below it in smaller type."""
 
     text: str
     below: tuple[str, ...] = ()
@@ -30,20 +32,26 @@ class Entry:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table. A row begins with its name."""
+    """A table. The first cell of a row is its name."""
 
+    kind: ClassVar = "grid"
     header: tuple[str, ...]
     rows: tuple[tuple[str | Entry, ...], ...]
     folded: bool = False
-    """Is it for those who want to know more?"""
+    """Whether the page shows it only on request."""
+
+    def is_number(self, column: int) -> bool:
+        """Return whether a column holds numbers."""
+        return any(isinstance(row[column], Entry) for row in self.rows)
 
 
 @dataclass(frozen=True)
 class Image:
-    """A drawing."""
+    """A chart."""
 
+    kind: ClassVar = "image"
     name: str
-    """Of its file, without the ending."""
+    """The name of its file, without the ending."""
     title: str
     png: bytes
     svg: str
@@ -51,8 +59,9 @@ class Image:
 
 @dataclass(frozen=True)
 class Command:
-    """What was typed."""
+    """A command line."""
 
+    kind: ClassVar = "command"
     text: str
 
 
@@ -61,7 +70,7 @@ Part: TypeAlias = Heading | Paragraph | Grid | Image | Command
 
 @dataclass(frozen=True)
 class Document:
-    """A report."""
+    """A whole report."""
 
     title: str
     parts: tuple[Part, ...]

@@ -6,16 +6,15 @@ import numpy as np
 from jaxtyping import Float64
 
 from tpn.evaluation.intervals import mean_with_interval, standard_error
+from tpn.paper.measured import Measured
 from tpn.paper.published import Published
 from tpn.paper.recipe import Cell
 from tpn.paper.report.document import Entry, Grid
-from tpn.paper.report.subject import FAILED, NOT_YET, Report
-from tpn.paper.results import Measured
-from tpn.paper.timing import timing
+from tpn.paper.report.report import FAILED, NOT_YET, Report
 
 
 def main_table(report: Report) -> Grid:
-    """Our numbers, and below each the published one and the difference."""
+    """Return our numbers, with the published number and the difference below each."""
     experiment = report.experiment
     cells = {(cell.row, cell.column): cell for cell in experiment.cells}
     ranked = experiment.figure is None and len(experiment.rows) > 1
@@ -29,13 +28,13 @@ def main_table(report: Report) -> Grid:
 
 
 def transduction(report: Report, row: str) -> str:
-    """Do queries share information?"""
+    """Return whether the queries of an episode share information in this row, once it has a result."""
     made = [report.results.cells[cell] for cell in report.experiment.cells if cell.row == row]
     return next((one.transduction for one in made if one is not None), "")
 
 
 def best_in(report: Report, column: str) -> str | None:
-    """The row with the highest accuracy of ours in a column."""
+    """Return the row with our highest accuracy in a column."""
     made = {
         cell.row: one.value for cell, one in report.results.cells.items() if cell.column == column and one is not None
     }
@@ -43,7 +42,7 @@ def best_in(report: Report, column: str) -> str | None:
 
 
 def entry(report: Report, cell: Cell, best: bool) -> Entry:
-    """A number of ours, with what was published."""
+    """Return our number for a cell, with the published one below it."""
     measured = report.results.cells[cell]
     failed = any(name in report.failures for name in report.plan.of_cell[cell])
     below = () if cell.published is None else (f"paper {cell.published}",)
@@ -55,7 +54,7 @@ def entry(report: Report, cell: Cell, best: bool) -> Entry:
 
 
 def difference(measured: Measured, published: Published) -> str:
-    """Ours minus theirs, with the uncertainties together, as far as they are known."""
+    """Return our number minus the published one, with the combined uncertainty if ours has one."""
     value = f"{measured.value - published.value:+.2f}"
     if (uncertainty := difference_uncertainty(measured, published)) is None:
         return value
@@ -63,18 +62,18 @@ def difference(measured: Measured, published: Published) -> str:
 
 
 def difference_uncertainty(measured: Measured, published: Published) -> float | None:
-    """Of both together; of ours alone where the paper gives none."""
+    """Return the uncertainty of a difference; ours alone where the paper gives none."""
     return None if measured.uncertainty is None else math.hypot(measured.uncertainty, published.uncertainty or 0.0)
 
 
 def reference(report: Report) -> str | None:
-    """The system that others are compared with: TPN, where the table has it."""
+    """Return the system that the others are compared with: TPN, if the table has it."""
     rows = report.experiment.rows
     return next((row for row in rows if row in ("TPN", "TPN-semi", "Closed form")), None)
 
 
 def paired_table(report: Report) -> Grid | None:
-    """The reference minus each other system."""
+    """Return the accuracy of the reference minus that of each other system."""
     experiment, chosen = report.experiment, reference(report)
     if chosen is None or experiment.figure is not None:
         return None
@@ -89,49 +88,33 @@ def paired_table(report: Report) -> Grid | None:
             if one is None or other is None or len(one.accuracies) < 2:
                 entries.append(NOT_YET)
                 continue
-            entries.append(paired_entry(np.array(one.accuracies) - np.array(other.accuracies), of_splits(report)))
+            differences = np.array(one.accuracies) - np.array(other.accuracies)
+            entries.append(paired_entry(differences, experiment.over_partitions))
         rows.append(tuple(entries))
     return Grid((f"{chosen} minus", *experiment.columns), tuple(rows))
 
 
-def of_splits(report: Report) -> bool:
-    """Are the numbers means over several divisions?"""
-    return any(cell.of_splits for cell in report.experiment.cells)
-
-
-def paired_entry(differences: Float64[np.ndarray, "value"], of_splits: bool) -> Entry:
-    """Their mean, with the 95 % interval over episodes or, over a few divisions, with the standard error."""
+def paired_entry(differences: Float64[np.ndarray, "value"], over_partitions: bool) -> Entry:
+    """Return the mean difference, with its 95 % interval over episodes or its standard error over partitions."""
     mean = mean_with_interval(differences)
-    error = standard_error(differences) if of_splits else mean.ci95
+    error = standard_error(differences) if over_partitions else mean.ci95
     assert error is not None
-    return Entry(f"{mean.value:+.2f} ± {error:.2f}", best=not of_splits and abs(mean.value) > error)
+    return Entry(f"{mean.value:+.2f} ± {error:.2f}", best=not over_partitions and abs(mean.value) > error)
 
 
-def solver_table(report: Report) -> Grid | None:
-    """How long both solvers take."""
+def solver_table(report: Report) -> Grid:
+    """Return the times of both solvers, as the workers have measured them."""
     rows = []
-    for cell in report.experiment.cells:
-        if cell.row != "Closed form" or report.results.cells[cell] is None:
-            continue
-        figures = timing(report.plan.jobs[report.plan.of_cell[cell][0]], cell.test, report.images)
-        if figures is None:
-            continue
-        for what in ("testing", "training"):
-            closed, iterative = figures[what]["closed"], figures[what]["iterative"]
-            rows.append(
-                (
-                    f"{cell.column}, {figures['nodes']} nodes, {what}",
-                    Entry(f"{closed:.3f}"),
-                    Entry(f"{iterative:.3f}"),
-                    Entry(f"{closed / iterative:.2f}"),
-                )
-            )
-    header = ("", "closed form", "10 iterations", "closed form / iterations")
-    return Grid(header, tuple(rows)) if rows else None
+    for cell, timing in report.results.timings.items():
+        for phase in ("testing", "training"):
+            closed, iterative = timing[phase]["closed"], timing[phase]["iterative"]
+            name = f"{cell.column}, {timing['nodes']} nodes, {phase}"
+            rows.append((name, Entry(f"{closed:.3f}"), Entry(f"{iterative:.3f}"), Entry(f"{closed / iterative:.2f}")))
+    return Grid(("", "closed form", "10 iterations", "closed form / iterations"), tuple(rows))
 
 
 def as_text(grid: Grid) -> str:
-    """A table for a terminal, with the first of what stands below its numbers."""
+    """Return a table as plain text, with the first of the lines below its numbers."""
     lines = [grid.header]
     for row in grid.rows:
         lines.append(tuple(cell if isinstance(cell, str) else cell.text for cell in row))

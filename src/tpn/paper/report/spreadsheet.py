@@ -1,28 +1,31 @@
-"""A report as CSV: a line for each cell."""
+"""A report as rows of plain data, one for each cell, and as CSV."""
 
 import csv
 import io
 from typing import Any
 
-from tpn.paper.report.subject import Report
+from tpn.paper.recipe import Cell
+from tpn.paper.report.report import Report
+
+ROUNDED = ("accuracy", "uncertainty", "difference")
 
 
 def to_csv(report: Report) -> str:
-    """All numbers in percent. Cells without a number yet have an empty accuracy."""
-    lines = [line(report, number) for number in range(len(report.experiment.cells))]
+    """Return all cells as CSV, numbers in percent; what is missing is empty."""
+    rows = [row(report, cell) for cell in report.experiment.cells]
+    for one in rows:
+        one.update({name: f"{one[name]:.4f}" for name in ROUNDED if one[name] is not None})
     stream = io.StringIO()
-    writer = csv.DictWriter(stream, list(lines[0]), lineterminator="\n")
+    writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(lines)
+    writer.writerows(rows)
     return stream.getvalue()
 
 
-def line(report: Report, number: int) -> dict[str, Any]:
-    """One cell."""
-    cell = report.experiment.cells[number]
-    measured = report.results.cells[cell]
+def row(report: Report, cell: Cell) -> dict[str, Any]:
+    """Return a cell as plain data: how it was trained and tested, and its numbers in percent, None if missing."""
+    measured, published = report.results.cells[cell], cell.published
     names = report.plan.of_cell[cell]
-    comparable = report.same_data
     job = report.plan.jobs[names[0]]
     trained, tested = job.config.episode, cell.test.episode
     return {
@@ -30,7 +33,7 @@ def line(report: Report, number: int) -> dict[str, Any]:
         "row": cell.row,
         "column": cell.column,
         "method": cell.method,
-        "transduction": measured.transduction if measured else "",
+        "transduction": measured.transduction if measured else None,
         "data": report.data,
         "image_size": job.config.image_size,
         "budget": report.budget_title,
@@ -47,14 +50,12 @@ def line(report: Report, number: int) -> dict[str, Any]:
         "test_episodes": job.test_episodes,
         "splits": len(names),
         "seed": job.config.seed,
-        "accuracy": f"{measured.value:.4f}" if measured else "",
-        "uncertainty": f"{measured.uncertainty:.4f}" if measured and measured.uncertainty is not None else "",
-        "uncertainty_is": "standard error over the splits" if cell.of_splits else "half of the 95 % interval",
-        "published": cell.published.value if cell.published else "",
-        "published_data": report.experiment.data if cell.published else "",
-        "difference": f"{measured.value - cell.published.value:.4f}"
-        if comparable and measured and cell.published
-        else "",
-        "published_uncertainty": cell.published.uncertainty if cell.published and cell.published.uncertainty else "",
+        "accuracy": measured.value if measured else None,
+        "uncertainty": measured.uncertainty if measured else None,
+        "uncertainty_is": "standard error over the splits" if cell.over_partitions else "half of the 95 % interval",
+        "published": published.value if published else None,
+        "published_data": report.experiment.data if published else None,
+        "difference": measured.value - published.value if report.same_data and measured and published else None,
+        "published_uncertainty": published.uncertainty if published else None,
         "runs": " ".join(names),
     }

@@ -1,16 +1,16 @@
-"""What a report says about the trainings: how each went, and under which circumstances."""
+"""The tables of a report about the trainings: the course of each, and the circumstances."""
 
 from dataclasses import asdict
 from typing import Any
 
+from tpn.episodes.setting import TEST_SEED
 from tpn.paper.report.document import Entry, Grid
-from tpn.paper.report.subject import NOT_YET, Report
+from tpn.paper.report.report import NOT_YET, Report
 from tpn.progress import clock
-from tpn.training.splits import TEST_SEED
 
 
 def trainings_table(report: Report) -> Grid:
-    """What was trained, how long, and how well it did on the validation classes."""
+    """Return the table of trainings: settings, time and best validation."""
     rows = []
     for name, job in report.plan.jobs.items():
         result = report.results.trainings.get(name)
@@ -32,11 +32,11 @@ def trainings_table(report: Report) -> Grid:
 
 
 def settings_table(report: Report) -> Grid:
-    """Budget, seeds, versions, machine and time."""
+    """Return the table of circumstances: budget, seeds, versions, hardware and time."""
     results = list(report.results.trainings.values())
     seeds = sorted({job.config.seed for job in report.plan.jobs.values()})
     rows: list[tuple[str | Entry, ...]] = [
-        ("images", f"{report.data_title}, {report.images.image_size}×{report.images.image_size}"),
+        ("images", f"{report.data_title}, {report.image_size}×{report.image_size}"),
         ("training seed", ", ".join(map(str, seeds))),
         ("test", f"{report.budget.test_episodes} episodes of the test classes, seed {TEST_SEED}"),
         ("budget", report.budget_title),
@@ -45,14 +45,14 @@ def settings_table(report: Report) -> Grid:
         (f"budget: {name.replace('_', ' ')}", "as in the paper" if value is None else str(value))
         for name, value in asdict(report.budget).items()
     ]
-    rows += [(what, value) for what, value in circumstances(results).items()]
+    rows += circumstances(results).items()
     tests = sum(measured.seconds for measured in report.results.cells.values() if measured is not None)
-    rows.append(("time of the tests, added up", clock(tests)))
+    rows.append(("total time of the tests", clock(tests)))
     return Grid(("what", ""), tuple(rows))
 
 
 def circumstances(results: list[dict[str, Any]]) -> dict[str, str]:
-    """With what the trainings were made, and how long they took."""
+    """Return the hardware and versions of the trainings, and their total time."""
     if not results:
         return {}
     found: dict[str, list[str]] = {}
@@ -60,7 +60,7 @@ def circumstances(results: list[dict[str, Any]]) -> dict[str, str]:
         machine, versions = result["machine"], result["written_with"]
         gpus = f", {', '.join(machine['gpus'])}" if machine["gpus"] else ""
         facts = {
-            "machine": f"{machine['processor']}, {machine['cores']} cores{gpus}, {machine['system']}",
+            "hardware": f"{machine['processor']}, {machine['cores']} cores{gpus}, {machine['system']}",
             "versions": f"tpn {versions['tpn']}, torch {versions['torch']}, Python {versions['python']}",
             "computed on": f"{versions['device']}, {versions['threads']} threads, {versions['precision']}",
         }
@@ -69,5 +69,5 @@ def circumstances(results: list[dict[str, Any]]) -> dict[str, str]:
                 found[name].append(value)
     seconds = sum(result["trained"]["seconds"] for result in results)
     return {name: "; ".join(values) for name, values in found.items()} | {
-        "time of the trainings, added up": clock(seconds),
+        "total time of the trainings": clock(seconds),
     }

@@ -1,4 +1,4 @@
-"""Files with names, wherever they lie: what folders and archives have in common, and folders."""
+"""Named files in a folder or an archive: what both have in common, and folders."""
 
 import hashlib
 import io
@@ -18,23 +18,24 @@ from pathlib import Path
 from typing import Any
 
 from tpn.errors import TPNError
+from tpn.text import printable, size_text
 
 LARGEST_FILE = 2**28
-"""An image file of more bytes than this is not read."""
+"""Larger files (in bytes) are not read as images."""
 DEEPEST = 10
-"""Folders in folders beyond this depth are not looked at."""
+"""Folders nested more deeply are ignored."""
 DAMAGES = (
     tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError,
     EOFError, OSError, ValueError, NotImplementedError, RuntimeError,
 )  # fmt: skip
-"""What reading a damaged or encrypted file from an archive raises."""
+"""The errors that reading a damaged or encrypted archive raises."""
 
 Content = bytes | Exception
-"""A file's bytes, or why they could not be read."""
+"""The bytes of a file, or the error that reading it raised."""
 
 
 class Container(ABC):
-    """Files with names, relative to the container and with / between their parts."""
+    """A set of files, with names relative to the container and separated by /."""
 
     kind: str
 
@@ -45,7 +46,7 @@ class Container(ABC):
 
     @cached_property
     def names(self) -> list[str]:
-        """All files, hidden ones left out, sorted."""
+        """The names of all files that are not hidden, sorted."""
         return sorted(name for name in self._list() if not _hidden(name))
 
     @abstractmethod
@@ -57,31 +58,31 @@ class Container(ABC):
 
     @abstractmethod
     def size(self, name: str) -> int:
-        """How many bytes it has, unpacked."""
+        """Return its size in bytes, uncompressed."""
 
     @abstractmethod
     def read(self, names: Collection[str]) -> Iterator[tuple[str, Content]]:
-        """The contents of these files, in the order in which they can be read fastest."""
+        """Yield the contents of these files, in the order that is fastest to read."""
 
     def close(self) -> None:  # noqa: B027 (not every container has something to close)
-        """Let go of the files that are open."""
+        """Close the files that are open."""
 
     @cached_property
     def fingerprint(self) -> str:
-        """Changes when the contents do, as far as sizes and times tell."""
+        """A digest of sizes and modification times, which changes with the content."""
         return _digest([_facts(self.path)])
 
     def describe(self, name: str) -> str:
-        """How to call one of the files when speaking to people."""
+        """Name a file in a message."""
         return f"{printable(name)} in {self.path.name}"
 
     def read_text(self, name: str) -> str:
-        """A small text file."""
+        """Read a small text file."""
         try:
             with self.open(name) as stream:
                 content = stream.read(LARGEST_FILE + 1)
             if len(content) > LARGEST_FILE:
-                raise TPNError(f"{self.describe(name)} is far too large for a list.")
+                raise TPNError(f"{self.describe(name)} is too large for a list.")
             return content.decode("utf-8-sig")
         except UnicodeDecodeError as failure:
             raise TPNError(f"{self.describe(name)} is not text in UTF-8 ({failure}).") from failure
@@ -89,11 +90,11 @@ class Container(ABC):
             raise TPNError(f"{self.describe(name)} cannot be read: {failure}.") from failure
 
     def mapped(self, name: str) -> memoryview:
-        """A large file as memory. One inside an archive is unpacked to a nameless temporary file first."""
+        """Memory-map a large file. One inside an archive is extracted to an anonymous temporary file first."""
         if self.size(name) > shutil.disk_usage(tempfile.gettempdir()).free:
             raise TPNError(
-                f"{self.describe(name)} has {size_text(self.size(name))}; {tempfile.gettempdir()} has less room. "
-                "Unpack the archive, and name the folder."
+                f"{self.describe(name)} needs {size_text(self.size(name))}, and {tempfile.gettempdir()} has less free "
+                "space. Extract the archive, and give the folder."
             )
         try:
             with tempfile.TemporaryFile() as copy, self.open(name) as stream:
@@ -105,7 +106,7 @@ class Container(ABC):
 
 
 class Folder(Container):
-    """A folder with all that is below it; links are followed."""
+    """A folder with everything below it; links are followed."""
 
     kind = "folder"
 
@@ -132,8 +133,8 @@ class Folder(Container):
         return printable(name)
 
     def open(self, name: str) -> io.BufferedIOBase:
-        if not stat.S_ISREG((self.path / name).stat().st_mode):  # a pipe would wait for somebody to fill it
-            raise OSError("it is no ordinary file")
+        if not stat.S_ISREG((self.path / name).stat().st_mode):  # opening a pipe would block
+            raise OSError("it is not a regular file")
         return open(self.path / name, "rb")
 
     def size(self, name: str) -> int:
@@ -148,7 +149,7 @@ class Folder(Container):
             place = self.path / name
             facts = place.stat()
             if not stat.S_ISREG(facts.st_mode):
-                return OSError("it is no ordinary file")
+                return OSError("it is not a regular file")
             if facts.st_size > LARGEST_FILE:
                 return too_large(facts.st_size)
             return place.read_bytes()
@@ -163,18 +164,8 @@ class Folder(Container):
             raise TPNError(f"Cannot read {self.path / name}: {failure.strerror or failure}.") from failure
 
 
-def as_text(name: str) -> str:
-    """A name as text that can be written, whatever bytes its file system has for it."""
-    return name.encode("utf-8", "backslashreplace").decode()
-
-
-def printable(name: str) -> str:
-    """A name as it can be shown on any terminal: without line ends and the like."""
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in as_text(name))
-
-
 def _leads_up(folder: str, root: Path) -> bool:
-    """Is this a link to a folder that it is in?"""
+    """Whether this is a link to one of its parents."""
     if Path(folder) == root:
         return False
     target, home = os.path.realpath(folder), os.path.realpath(os.path.dirname(folder))
@@ -187,16 +178,11 @@ def _hidden(name: str) -> bool:
 
 
 _BY_SYSTEMS = {"thumbs.db", "desktop.ini", "icon\r"}
-"""Files that operating systems put among images."""
-
-
-def size_text(size: float) -> str:
-    """A number of bytes as people write it."""
-    return f"{size / 1e9:.2f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"
+"""Files that operating systems add to folders."""
 
 
 def too_large(size: int) -> OSError:
-    return OSError(f"it has {size:,} bytes, more than any image should ({LARGEST_FILE:,})")
+    return OSError(f"it has {size:,} bytes, more than the limit of {LARGEST_FILE:,}")
 
 
 def _facts(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Images that come as arrays: the pixels of all in one, or the bytes of an image file for each."""
+"""Reading images from arrays in files: one array with all pixels, or an encoded image file for each."""
 
 import io
 import zipfile
@@ -9,16 +9,16 @@ from typing import Any, cast
 import numpy as np
 
 from tpn.errors import TPNError
-from tpn.images.containers import DAMAGES, Container
-from tpn.images.pickles import as_array, read_pickle
-from tpn.images.pickles.array import PickledArray
+from tpn.images.file_containers import DAMAGES, Container
+from tpn.images.pickles.pickled_array import PickledArray
+from tpn.images.pickles.plain_data import as_array, read_pickle
 
 LONGEST = 2**15
-"""Images are not higher or wider than this."""
+"""The largest height and width of an image."""
 
 
 class PixelArray:
-    """The pixels of all images in one array, their keys being their places in it."""
+    """The pixels of all images in one array; the key of an image is its index."""
 
     def __init__(self, pixels: np.ndarray, name: str) -> None:
         check_pixels(pixels.shape, pixels.dtype, name)
@@ -36,11 +36,11 @@ class PixelArray:
 
 
 class EncodedImages:
-    """A list with the bytes of an image file for each image, their keys being their places in it."""
+    """A list of encoded image files; the key of an image is its index."""
 
     def __init__(self, images: Any, name: str) -> None:
         if not isinstance(images, list):
-            raise TPNError(f"{name} is damaged: it is no list of images.")
+            raise TPNError(f"{name} is damaged: it is not a list of images.")
         self.images, self.name = images, name
 
     def __len__(self) -> int:
@@ -55,17 +55,20 @@ class EncodedImages:
             if isinstance(image, PickledArray):
                 try:
                     values = as_array(image, self.describe(key))
-                    yield key, values.tobytes() if values.dtype == np.uint8 else ValueError("it is no array of bytes")
+                    yield (
+                        key,
+                        values.tobytes() if values.dtype == np.uint8 else ValueError("it is not an array of bytes"),
+                    )
                 except TPNError as failure:
                     yield key, failure
             elif isinstance(image, (bytes, memoryview)):
                 yield key, bytes(image)
             else:
-                yield key, ValueError("it is no array of bytes")
+                yield key, ValueError("it is not an array of bytes")
 
 
 class NpzPixels:
-    """The array of pixels in an .npz file, read from its beginning to its end, an image at a time."""
+    """The array of pixels in an .npz file, read sequentially, one image at a time."""
 
     def __init__(self, container: Container, name: str, member: str) -> None:
         self.container, self.name, self.member = container, name, f"{member}.npy"
@@ -73,10 +76,10 @@ class NpzPixels:
             with self._opened() as stream:
                 self.shape = self._header(stream)
         except KeyError as failure:
-            raise TPNError(f"{container.describe(name)} has no array called {member!r}.") from failure
+            raise TPNError(f"{container.describe(name)} has no array {member!r}.") from failure
         except TPNError:
             raise
-        except Exception as failure:  # NumPy reads the header as Python's parser does, with all its errors
+        except Exception as failure:  # NumPy parses the header as Python source, with all the errors of that
             raise TPNError(f"{container.describe(name)} is damaged: {failure}.") from failure
 
     @contextmanager
@@ -94,7 +97,7 @@ class NpzPixels:
         shape, fortran, dtype = read(stream)
         check_pixels(shape, dtype, self.container.describe(self.name))
         if fortran:
-            raise TPNError(f"{self.container.describe(self.name)} has its images in Fortran's order; save it in C's.")
+            raise TPNError(f"{self.container.describe(self.name)} is in Fortran order; save it in C order.")
         return shape
 
     def __len__(self) -> int:
@@ -112,7 +115,7 @@ class NpzPixels:
                 for key in range(len(self)):
                     content = stream.read(size)
                     if len(content) < size:
-                        raise EOFError("it ends too early")
+                        raise EOFError("it is truncated")
                     if key in wanted:
                         yield key, np.frombuffer(content, np.uint8).reshape(shape)
         except DAMAGES as failure:
@@ -120,7 +123,7 @@ class NpzPixels:
 
 
 def check_pixels(shape: tuple[int, ...], dtype: Any, name: str) -> None:
-    """Refuse an array that is not one of images with three colours of 8 bits."""
+    """Refuse an array that does not hold 8-bit RGB images."""
     if (
         len(shape) != 4
         or shape[3] != 3
@@ -129,11 +132,11 @@ def check_pixels(shape: tuple[int, ...], dtype: Any, name: str) -> None:
         or not all(1 <= length <= LONGEST for length in shape[1:3])
     ):
         raise TPNError(
-            f"{name} has an array of the shape {shape} and the type {dtype} where images were expected: "
-            "a number of them x height x width x 3, of 8 bits."
+            f"{name} has an array of shape {shape} and type {dtype}; expected images of shape "
+            "(images, height, width, 3) and type uint8."
         )
 
 
 def unpickle(container: Container, name: str) -> Any:
-    """What a pickle in a container says, plain data only."""
+    """Read the plain data of a pickle in a container."""
     return read_pickle(container.mapped(name), container.describe(name))

@@ -1,4 +1,4 @@
-"""The drawings of a report."""
+"""The charts of a report."""
 
 import io
 from typing import Any
@@ -7,26 +7,26 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from tpn.evaluation.plots.figure import FAINT, INK, class_colour, new_figure, tidy
+from tpn.paper.measured import Results
 from tpn.paper.recipe import Experiment
 from tpn.paper.report.document import Image
-from tpn.paper.results import Results
 
 PANELS_IN_A_ROW = 4
 MOST_MARKERS = 50
-"""In a learning curve: each takes room in the page."""
+"""Longer learning curves have no markers: each of them makes the page larger."""
 
 
 def image(name: str, title: str, figure: Figure) -> Image:
-    """A figure as a drawing of a report."""
+    """Return a figure as PNG and SVG, for a report."""
     png, svg = io.BytesIO(), io.StringIO()
     figure.savefig(png, format="png", dpi=110)
-    with matplotlib.rc_context({"svg.hashsalt": name}):  # the same figure, the same text
+    with matplotlib.rc_context({"svg.hashsalt": name}):  # the same figure gives the same SVG
         figure.savefig(svg, format="svg", metadata={"Date": None})
     return Image(name, title, png.getvalue(), svg.getvalue()[svg.getvalue().index("<svg") :])
 
 
 def draw_lines(experiment: Experiment, results: Results, published: bool) -> Figure:
-    """A figure of the paper: a line with intervals for each row, and the published points where there are some."""
+    """Draw a figure of the paper: a line with intervals for each row, and the published points if there are any."""
     assert experiment.figure is not None
     groups: dict[str, list[str]] = {}
     for row in experiment.rows:
@@ -57,12 +57,12 @@ def draw_lines(experiment: Experiment, results: Results, published: bool) -> Fig
 
 
 def _panel(row: str) -> str:
-    """TPN, 1-shot, Train=15 -> TPN, 1-shot: lines of several variants are drawn by themselves."""
+    """Return the panel of a row: 'TPN, 1-shot' for 'TPN, 1-shot, Train=15'."""
     return row.rpartition(", ")[0] if row.count(", ") == 2 else ""
 
 
 def draw_learning_curves(trainings: dict[str, dict[str, Any]]) -> Figure:
-    """Accuracy on the validation classes, a panel for each kind of training episodes."""
+    """Draw the accuracy on the validation classes, a panel for each way and shot of training."""
     panels: dict[tuple[int, int], list[dict[str, Any]]] = {}
     for result in trainings.values():
         setting = result["config"]["episode"]

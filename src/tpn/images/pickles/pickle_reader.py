@@ -1,4 +1,4 @@
-"""The instructions of a pickle, interpreted on a stack of plain values. `pickles` says why."""
+"""An interpreter of pickle opcodes on a stack of plain values; `plain_data` says why there is one."""
 
 import codecs
 import pickle
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tpn.images.pickles.array import ElementType, PickledArray, Raw, Refused, text_of
+from tpn.images.pickles.pickled_array import ElementType, PickledArray, Raw, Refused, text_of
 
 SHORT = 256
 """Byte strings up to this length are read at once; longer ones are left in the file."""
@@ -20,17 +20,17 @@ ARRAY_NAMES = {
 
 @dataclass
 class _Name:
-    """The name of something in a module, as a pickle gives it. Nothing is looked up."""
+    """A name in a module, as a pickle gives it. Nothing is imported."""
 
     text: str
 
 
 class _Mark:
-    """Where a list on the stack begins."""
+    """Marks the start of a list on the stack."""
 
 
 class PickleReader:
-    """Interprets the instructions of a pickle, all protocols, on a stack of plain values."""
+    """Interprets the opcodes of a pickle, of all protocols, on a stack of plain values."""
 
     def __init__(self, view: memoryview) -> None:
         self.view, self.at = view, 0
@@ -98,13 +98,13 @@ class PickleReader:
     def extend(self, values: list[Any]) -> None:
         target = self.stack[-1]
         if not isinstance(target, list):
-            raise Refused("it adds items to something that is no list")
+            raise Refused("it adds items to something that is not a list")
         target.extend(values)
 
     def update(self, values: list[Any]) -> None:
         target = self.stack[-1]
         if not isinstance(target, dict) or len(values) % 2:
-            raise Refused("it adds entries to something that is no dict")
+            raise Refused("it adds entries to something that is not a dict")
         for key, value in zip(values[::2], values[1::2], strict=True):
             if not isinstance(key, (str, bytes, int, float, bool, type(None))):
                 raise Refused("it has a dict with keys that are neither strings nor numbers")
@@ -120,7 +120,7 @@ class PickleReader:
     def call(self) -> None:
         arguments, function = self.stack.pop(), self.stack.pop()
         if not isinstance(function, _Name) or not isinstance(arguments, tuple):
-            raise Refused("it would call something that is no function of plain data")
+            raise Refused("it would call something that is not a constructor of plain data")
         name = function.text.split()[-1]
         if name == "_reconstruct":
             self.push(PickledArray())
@@ -161,7 +161,7 @@ class PickleReader:
             target.order = text_of(state[1])
             target.size = _text_size(target.code, state[5])
         else:
-            raise Refused("it would set the state of an object that is no array")
+            raise Refused("it would set the state of an object that is not an array")
 
     def put(self, place: int) -> None:
         self.memo[place] = self.stack[-1]
@@ -261,7 +261,7 @@ class PickleReader:
 
 
 def _text_size(code: str, size: Any) -> int | None:
-    """The length of the elements of an array of text or bytes, which its type code leaves out."""
+    """Return the length of the elements of an array of text or bytes, which its type code leaves out."""
     if code[:1] in ("S", "U") and type(size) is int and 0 <= size < 2**20:
         return size // 4 if code[0] == "U" else size
     return None

@@ -1,4 +1,4 @@
-"""A user's own folder of images."""
+"""A user's own folder of images, or an archive of one."""
 
 import json
 from functools import cached_property
@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 
 from tpn.errors import TPNError
-from tpn.images.containers import printable
 from tpn.images.dataset_index import DatasetIndex, SplitIndex
 from tpn.images.layouts import SPLIT_FOLDERS, is_image, of_images, read_rows
 from tpn.images.source import Source
 from tpn.images.split import SPLITS
+from tpn.text import printable
 
 VALIDATION_SHARE, TEST_SHARE = 0.16, 0.20
 LISTS = ("splits.json", "splits.csv")
 
 
-class OwnFolder(Source):
-    """`PATH/{train,val,test}/CLASS/*`, or `PATH/CLASS/*`; it may be an archive with such folders.
+class ImageFolder(Source):
+    """`PATH/{train,val,test}/CLASS/*`, or `PATH/CLASS/*`; also inside an archive.
 
-    Class folders side by side are divided: as a `splits.json` (split -> classes) or `splits.csv` (columns class and
-    split) in the folder says, otherwise 64/16/20 per cent by chance, decided by `class_seed`.
+    In the second form, a `splits.json` (split -> classes) or `splits.csv` (columns class and split) in the folder
+    assigns classes to splits. Without one they are assigned at random, 64/16/20 per cent, as `class_seed` determines.
     """
 
     kind = "folder"
@@ -39,7 +39,7 @@ class OwnFolder(Source):
 
     @cached_property
     def base(self) -> str:
-        """The one folder that everything is in, as archives often have it, or nothing."""
+        """The single folder that contains everything, as archives often have it, or an empty string."""
         return wrapping_folder(self.container.names)
 
     def find(self) -> DatasetIndex:
@@ -50,14 +50,14 @@ class OwnFolder(Source):
             if inside:
                 folders.setdefault(folder, []).append(name)
             elif folder not in LISTS:
-                index.problems.add("files are in no class folder", printable(name))
+                index.problems.add("files are not in a class folder", printable(name))
         splits = {folder: names for folder, names in folders.items() if folder.lower() in SPLIT_FOLDERS}
         if "train" in map(str.lower, splits) and (len(splits) > 1 or splits == folders):
             for folder in sorted(set(folders) - set(splits)):
-                index.problems.add("folders are none of the splits and are left out", printable(folder))
+                index.problems.add("folders are not splits and are left out", printable(folder))
             self._take_split_folders(index, splits)
         else:
-            self._divide(index, of_images(folders, index.problems))
+            self._assign(index, of_images(folders, index.problems))
         return index
 
     def _take_split_folders(self, index: DatasetIndex, folders: dict[str, list[str]]) -> None:
@@ -69,20 +69,20 @@ class OwnFolder(Source):
                 if inside:
                     classes.setdefault(class_, []).append(name)
                 else:
-                    index.problems.add("files are in no class folder", printable(name))
+                    index.problems.add("files are not in a class folder", printable(name))
             split = SPLIT_FOLDERS[folder.lower()]
             if split in index.splits:
                 raise TPNError(f"{self.path} has two folders for the {split} split.")
             index.splits[split] = SplitIndex(self.container, of_images(classes, index.problems))
 
-    def _divide(self, index: DatasetIndex, classes: dict[str, list[str]]) -> None:
-        """Give each class to a split."""
+    def _assign(self, index: DatasetIndex, classes: dict[str, list[str]]) -> None:
+        """Assign each class to a split."""
         list_ = next((name for name in LISTS if f"{self.base}{name}" in self.container.names), None)
         if list_ is None:
-            index.layout += " of classes, divided by chance"
-            chosen = divide(sorted(class_ for class_, names in classes.items() if names), self.class_seed)
+            index.layout += " of classes, assigned to splits at random"
+            chosen = assign_classes(sorted(class_ for class_, names in classes.items() if names), self.class_seed)
         else:
-            index.layout += f" of classes, divided by {list_}"
+            index.layout += f" of classes, assigned to splits by {list_}"
             chosen = self._read_list(list_)
             for class_ in sorted(set(classes) - {class_ for named in chosen.values() for class_ in named}):
                 index.problems.add("classes are in no split and are left out", repr(class_))
@@ -93,7 +93,7 @@ class OwnFolder(Source):
             index.splits[split] = SplitIndex(self.container, found)
 
     def _read_list(self, list_: str) -> dict[str, list[str]]:
-        """Split -> classes, as a file in the folder says."""
+        """Read the classes of each split from a file in the folder."""
         name, where = f"{self.base}{list_}", self.path / list_
         splits: dict[str, list[str]] = {split: [] for split in SPLITS}
         if list_.endswith(".csv"):
@@ -104,7 +104,7 @@ class OwnFolder(Source):
         for class_, split in rows:
             if split.lower() not in SPLIT_FOLDERS:
                 raise TPNError(
-                    f"{where} puts {class_!r} into the split {split!r}, which is none of {', '.join(SPLITS)}."
+                    f"{where} puts {class_!r} into the split {split!r}, which is not one of {', '.join(SPLITS)}."
                 )
             if class_ in home:
                 raise TPNError(f"{where} names the class {class_!r} twice, in {home[class_]} and in {split}.")
@@ -114,20 +114,20 @@ class OwnFolder(Source):
 
 
 def _rows_of_json(text: str, where: Path) -> list[tuple[str, str]]:
-    """Class and split for each entry of {"train": [...], "val": [...], "test": [...]}."""
+    """Return class and split of each entry of {"train": [...], "val": [...], "test": [...]}."""
     try:
         content = json.loads(text)
         if not all(isinstance(classes, list) for classes in content.values()):
-            raise TypeError("the classes of a split are no list")
+            raise TypeError("the classes of a split are not a list")
         if not all(isinstance(class_, str) for classes in content.values() for class_ in classes):
-            raise TypeError("a class is no string")
+            raise TypeError("a class is not a string")
         return [(class_, split) for split, classes in content.items() for class_ in classes]
     except (ValueError, AttributeError, TypeError, RecursionError) as failure:
         raise TPNError(f"{where} must be an object with a list of class names for each split ({failure}).") from failure
 
 
 def wrapping_folder(names: list[str]) -> str:
-    """The path of the one folder that all files are in, if it holds folders and no images; "" if there is none."""
+    """Return the single folder that contains all files, if it has folders and no images in it; otherwise ""."""
     base = ""
     while True:
         tops = {name.removeprefix(base).partition("/")[0] for name in names if "/" in name.removeprefix(base)}
@@ -140,10 +140,10 @@ def wrapping_folder(names: list[str]) -> str:
         base = inner
 
 
-def divide(classes: list[str], seed: int) -> dict[str, list[str]]:
-    """64 per cent of the classes for training, 16 for validation and 20 for testing, by chance."""
+def assign_classes(classes: list[str], seed: int) -> dict[str, list[str]]:
+    """Assign 64 per cent of the classes to training, 16 to validation and 20 to testing, at random."""
     order = np.random.default_rng(seed).permutation(len(classes))
     test = max(round(TEST_SHARE * len(classes)), 1 if len(classes) >= 3 else 0)
     validation = max(round(VALIDATION_SHARE * len(classes)), 1 if len(classes) >= 3 else 0)
-    parts = {"test": order[:test], "val": order[test : test + validation], "train": order[test + validation :]}
-    return {split: sorted(classes[index] for index in parts[split]) for split in SPLITS}
+    chosen = {"test": order[:test], "val": order[test : test + validation], "train": order[test + validation :]}
+    return {split: sorted(classes[index] for index in chosen[split]) for split in SPLITS}

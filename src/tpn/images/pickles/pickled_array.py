@@ -13,7 +13,7 @@ MOST_DIMENSIONS = 32
 
 
 class Refused(Exception):
-    """This is no pickle of plain data; why is the message."""
+    """This is not a pickle of plain data; the message says why."""
 
 
 @dataclass
@@ -25,7 +25,7 @@ class ElementType:
     size: int | None = None
 
     def dtype(self) -> np.dtype[Any]:
-        """The NumPy type, if it is one of plain values."""
+        """Return the NumPy type, if it is one of plain values."""
         code = self.code if self.size is None or self.code[-1] not in "SU" else f"{self.code[0]}{self.size}"
         try:
             dtype = np.dtype(code)
@@ -46,15 +46,15 @@ class PickledArray:
         self.data: Raw | list[Any] = b""
 
     def set(self, shape: Any, type_: Any, fortran: Any, data: Any) -> None:
-        """Take over what a pickle says of an array."""
+        """Set what a pickle says about an array."""
         if not isinstance(shape, tuple) or not all(type(length) is int and length >= 0 for length in shape):
             raise Refused("it has an array with an impossible shape")
         if not isinstance(type_, ElementType) or not isinstance(data, (bytes, memoryview, list)):
-            raise Refused("it has an array of something else than plain values")
+            raise Refused("it has an array of something other than plain values")
         self.shape, self.type, self.fortran, self.data = shape, type_, bool(fortran), data
 
     def array(self) -> np.ndarray:
-        """The values, without a copy: pages are read from the file as they are looked at."""
+        """Return the values without a copy: pages of the file are read when they are used."""
         if isinstance(self.data, list):  # an array of objects
             raise Refused("it has an array of objects where one of numbers was expected")
         dtype = self.type.dtype()
@@ -66,12 +66,12 @@ class PickledArray:
         return values.reshape(self.shape, order="F" if self.fortran else "C")
 
     def items(self) -> list[Any]:
-        """The values as a list."""
+        """Return the values as a list."""
         return list(self.data) if isinstance(self.data, list) else self.array().tolist()
 
 
 def text_of(value: Any) -> str:
-    """A short string, whether Python 2 or 3 has written it."""
+    """Return a short string, whether Python 2 or 3 wrote it."""
     if isinstance(value, bytes):
         return value.decode("latin1")
     if isinstance(value, str):

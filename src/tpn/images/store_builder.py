@@ -1,4 +1,4 @@
-"""Building the arrays of a store: every image decoded and scaled once, whatever its source."""
+"""Building the arrays of a store: every image is decoded and resized once."""
 
 import hashlib
 import io
@@ -13,10 +13,10 @@ import numpy as np
 
 from tpn.errors import TPNError
 from tpn.files import explaining_failure
-from tpn.images.containers import size_text
-from tpn.images.dataset_index import NAMED, DatasetIndex, Problems, Reader, counted
-from tpn.images.workers import CHANNELS, Image, Target, decode_all, values_start
+from tpn.images.dataset_index import NAMED, DatasetIndex, Problems, Reader
+from tpn.images.parallel_decoding import CHANNELS, Image, Target, decode_all, values_start
 from tpn.progress import progress
+from tpn.text import counted, size_text
 
 BLOCK = 2**22
 UNREADABLE = "images cannot be read and are left out"
@@ -24,13 +24,13 @@ UNREADABLE = "images cannot be read and are left out"
 
 @dataclass
 class Built:
-    """One split of a store that is being built."""
+    """A split of a store under construction."""
 
     file: Path
     classes: dict[str, int]
     """Class -> number of images, in the order of the rows."""
     sources: np.ndarray
-    """A digest of what each row was made from; 0 where that could not be read."""
+    """A digest of the file that each row was decoded from; 0 if it could not be read."""
     histogram: np.ndarray = field(default_factory=lambda: np.zeros((CHANNELS, 256), np.int64))
     """Channel -> how often each value occurs."""
 
@@ -39,7 +39,7 @@ class Built:
         return sum(self.classes.values())
 
     def statistics(self) -> tuple[list[float], list[float]]:
-        """The mean and the standard deviation of each channel, for values of 0 to 1."""
+        """Return the mean and the standard deviation of each channel, for values from 0 to 1."""
         values = np.arange(256) / 255
         shares = self.histogram / self.histogram.sum(1, keepdims=True)
         means = shares @ values
@@ -48,7 +48,7 @@ class Built:
 
 
 def build(index: DatasetIndex, folder: Path, size: int) -> dict[str, Built]:
-    """Write an array per split into `folder`. What cannot be read is left out, and noted in the index's problems."""
+    """Write an array per split into `folder`. Unreadable images are left out and added to the index's problems."""
     built: dict[str, Built] = {}
     total = sum(count for split in index.splits.values() for count in split.counts.values())
     check_space(folder, total * size * size * CHANNELS)
@@ -77,7 +77,7 @@ def build(index: DatasetIndex, folder: Path, size: int) -> dict[str, Built]:
 
 
 def images_of(index: DatasetIndex) -> Iterator[Image]:
-    """Every image as it lies in its source, with its name and the rows that it is for."""
+    """Yield every image as its source holds it, with its name and the rows that it belongs to."""
     readers: dict[int, tuple[Reader, dict[Any, list[Target]]]] = {}
     for name, split in index.splits.items():
         _, targets = readers.setdefault(id(split.reader), (split.reader, {}))
@@ -90,17 +90,17 @@ def images_of(index: DatasetIndex) -> Iterator[Image]:
 
 
 def check_space(folder: Path, needed: int) -> None:
-    """Refuse to begin what cannot be finished."""
+    """Raise an error if the disk is too small for the store."""
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise TPNError(
             f"The prepared images need {size_text(needed)} in {folder.parent}, where {size_text(free)} are free. "
-            "Make room, choose a smaller --image-size, or another place with --cache."
+            "Free some space, or choose a smaller --image-size or another folder with --cache."
         )
 
 
 def header(rows: int, size: int) -> bytes:
-    """The beginning of an .npy file with so many images; of the same length whatever their number."""
+    """Return the header of an .npy file for this many images; its length does not depend on the number."""
     stream = io.BytesIO()
     facts = {"descr": "|u1", "fortran_order": False, "shape": (rows, size, size, CHANNELS)}
     np.lib.format.write_array_header_1_0(stream, facts)
@@ -108,7 +108,7 @@ def header(rows: int, size: int) -> bytes:
 
 
 def make_file(path: Path, rows: int, size: int) -> None:
-    """Make an .npy file for so many images."""
+    """Create an .npy file for this many images."""
     start = header(rows, size)
     with explaining_failure(path), open(path, "wb") as stream:
         stream.write(start)
@@ -116,14 +116,14 @@ def make_file(path: Path, rows: int, size: int) -> None:
 
 
 def leave_out_gaps(split: Built, name: str, problems: Problems, size: int) -> None:
-    """Close the gaps that images left which could not be read."""
+    """Remove the rows of images that could not be read."""
     kept = split.sources != 0
     if kept.all():
         return
     starts = np.cumsum([0, *split.classes.values()])
     counts = {class_: int(kept[starts[i] : starts[i + 1]].sum()) for i, class_ in enumerate(split.classes)}
     for class_ in [class_ for class_, count in counts.items() if count == 0]:
-        problems.add("classes have no image that can be read, and are left out", f"{class_!r} ({name})")
+        problems.add("classes have no readable image and are left out", f"{class_!r} ({name})")
         del counts[class_]
     split.classes, rows = counts, np.flatnonzero(kept)
     if split.classes:
@@ -134,7 +134,7 @@ def leave_out_gaps(split: Built, name: str, problems: Problems, size: int) -> No
 
 
 def move_up(path: Path, rows: np.ndarray, size: int) -> None:
-    """Keep only these rows of an .npy file, moving each to its new place; the file needs no more room for that."""
+    """Keep only these rows of an .npy file, moving them up in place, without further disk space."""
     one, start = size * size * CHANNELS, values_start(path)
     at_once = max(1, BLOCK // one)
     with explaining_failure(path), open(path, "r+b") as stream:
@@ -151,7 +151,7 @@ def move_up(path: Path, rows: np.ndarray, size: int) -> None:
 
 
 def in_two_splits(built: dict[str, Built]) -> list[str]:
-    """A remark if the very same image file is in two splits."""
+    """Return a remark for each pair of splits that share identical image files."""
     remarks, names = [], list(built)
     for index, first in enumerate(names):
         for second in names[index + 1 :]:
@@ -167,14 +167,14 @@ def in_two_splits(built: dict[str, Built]) -> list[str]:
 
 
 def class_of(split: Built, source: np.uint64) -> str:
-    """The class of the first image that was made from this."""
+    """Return the class of the first image with this digest."""
     row = np.flatnonzero(split.sources == source)[0]
     ends = np.cumsum(list(split.classes.values()))
     return list(split.classes)[int(np.searchsorted(ends, row, side="right"))]
 
 
 def checksum(path: Path) -> str:
-    """The SHA-256 of a file."""
+    """Return the SHA-256 of a file."""
     digest = hashlib.sha256()
     with open(path, "rb") as stream:
         while block := stream.read(BLOCK):

@@ -1,4 +1,4 @@
-"""Decoding images with all processors: this process reads, the others decode, scale and write into the arrays."""
+"""Decoding images on all cores: this process reads files, workers decode, resize and write into the arrays."""
 
 import hashlib
 import multiprocessing as mp
@@ -23,12 +23,12 @@ CHANNELS = 3
 IMAGES_AT_ONCE = 64
 BYTES_AT_ONCE = 2**23
 FEW = 256
-"""So few images are decoded faster than further processes are started."""
+"""Up to this many images are decoded faster than workers start."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """The row of a split that an image is for."""
+    """The row of a split that an image belongs to."""
 
     split: str
     row: int
@@ -36,7 +36,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Image:
-    """An image as its source holds it: the bytes of a file, pixels, or why there is neither."""
+    """An image as its source holds it: the bytes of a file, pixels, or the error that reading it raised."""
 
     name: str
     content: bytes | np.ndarray | Exception
@@ -51,19 +51,19 @@ class Image:
 
 @dataclass
 class Batch:
-    """What became of some images."""
+    """The outcome of decoding a batch of images."""
 
     images: int
     decoded: list[tuple[list[Target], int]] = field(default_factory=list)
-    """The rows that were written, and a digest of what was in the source."""
+    """The rows that were written, and a digest of the file of each image."""
     failures: list[str] = field(default_factory=list)
-    """The images that could not be read, and why."""
+    """The images that could not be read, with the reason."""
     histograms: dict[str, np.ndarray] = field(default_factory=dict)
-    """Split -> channel -> how often each value occurs."""
+    """Histogram of the values of each channel, by split."""
 
 
 def decode_all(images: Iterable[Image], files: dict[str, Path], size: int, total: int) -> Iterator[Batch]:
-    """Decode images into the rows of these .npy files, and yield what became of them, in any order."""
+    """Decode images into the rows of these .npy files, and yield the outcome of each batch, in any order."""
     batches = in_batches(images)
     with explaining_failure(next(iter(files.values())).parent):
         if total <= FEW:
@@ -86,7 +86,7 @@ def _decode_in_processes(batches: Iterable[list[Image]], files: dict[str, Path],
         yield from (future.result() for future in pending)
     except BrokenProcessPool as failure:
         raise TPNError(
-            "A process that decoded images has died, perhaps for want of memory. Nothing half-done is kept."
+            "A process that decoded images was killed, perhaps for lack of memory. Nothing incomplete is kept."
         ) from failure
     finally:
         with uninterrupted():
@@ -95,7 +95,7 @@ def _decode_in_processes(batches: Iterable[list[Image]], files: dict[str, Path],
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Let an impatient user's further Ctrl-C not disturb the clearing up after the first."""
+    """Ignore further Ctrl-C while cleaning up after the first."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -107,12 +107,12 @@ def uninterrupted() -> Iterator[None]:
 
 
 def processors() -> int:
-    """How many processors this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def in_batches(images: Iterable[Image]) -> Iterator[list[Image]]:
-    """As many images as are worth sending to another process at once."""
+    """Group images into batches that are large enough to send to a worker."""
     batch: list[Image] = []
     size = 0
     for image in images:
@@ -126,7 +126,7 @@ def in_batches(images: Iterable[Image]) -> Iterator[list[Image]]:
 
 
 def decode_batch(batch: list[Image], files: dict[str, Path], size: int) -> Batch:
-    """Decode images into their rows."""
+    """Decode a batch of images into their rows."""
     result = Batch(sum(len(image.targets) for image in batch))
     written: dict[str, list[np.ndarray]] = {}
     with _Rows(files, size) as rows:
@@ -146,12 +146,12 @@ def decode_batch(batch: list[Image], files: dict[str, Path], size: int) -> Batch
 
 
 def histogram(pixels: np.ndarray) -> np.ndarray:
-    """Channel -> how often each value occurs."""
+    """Count how often each value occurs in each channel."""
     return np.stack([np.bincount(pixels[..., channel].ravel(), minlength=256) for channel in range(CHANNELS)])
 
 
 def _pixels(image: Image, size: int) -> tuple[np.ndarray, int]:
-    """The pixels of an image, and a digest of its source that is never 0."""
+    """Return the pixels of an image, and a digest of its file that is never 0."""
     content = image.content
     if isinstance(content, Exception):
         raise NotAnImage(str(content))
@@ -161,7 +161,7 @@ def _pixels(image: Image, size: int) -> tuple[np.ndarray, int]:
 
 
 def values_start(path: Path) -> int:
-    """Where the values of an .npy file begin."""
+    """Return the offset of the values in an .npy file."""
     with open(path, "rb") as stream:
         np.lib.format.read_magic(stream)
         np.lib.format.read_array_header_1_0(stream)
@@ -181,7 +181,7 @@ class _Rows:
     def write(self, target: Target, pixels: np.ndarray) -> None:
         handle, start = self._open.get(target.split) or self._opened(target.split)
         content, place = memoryview(pixels.tobytes()), start + target.row * self._bytes
-        while content:  # a nearly full disk takes a part, and says no to the rest
+        while content:  # a nearly full disk writes a part, and fails at the rest
             count = os.pwrite(handle, content, place)
             content, place = content[count:], place + count
 
@@ -196,10 +196,10 @@ class _Rows:
 
 
 def _prepare_worker() -> None:
-    """Leave Ctrl-C to the main process, and end when that ends, however it does."""
+    """Leave Ctrl-C to the main process, and end when it ends, even if it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # some decoders print what they think of an image
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # some decoders print warnings about an image
     parent = mp.parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()

@@ -1,0 +1,40 @@
+"""Features that the user has already: an array, or a file of one."""
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tpn.errors import TPNError
+
+
+def read_features(source: Any, images: int) -> np.ndarray:
+    """Read features from a .npy file or an array: one row for each image, in the order of their paths."""
+    if isinstance(source, str | Path):
+        features, title = load_array(Path(source)), str(source)
+    else:
+        features, title = np.asarray(source), "The array of --features"
+    if features.ndim != 2 or features.shape[1] == 0 or features.dtype.kind not in "fiu":
+        raise TPNError(f"{title} must be a matrix of numbers: a row for each image, a column for each feature.")
+    if len(features) != images:
+        raise TPNError(
+            f"{title} has {len(features):,} rows, and the folder {images:,} images: there must be a row for each, "
+            "in the order of their paths."
+        )
+    with np.errstate(over="ignore"):
+        features = np.asarray(features, np.float32)
+    finite = np.isfinite(features).all(1)
+    if not finite.all():
+        raise TPNError(f"{title} has NaN, infinity or too large a number in row {int(np.argmin(finite)) + 1}.")
+    return features
+
+
+def load_array(file: Path) -> np.ndarray:
+    """Load a .npy file; nothing in it is executed."""
+    try:
+        with open(file, "rb") as stream:
+            loaded = np.load(stream, allow_pickle=False)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as failure:
+        raise TPNError(f"Cannot read {file} as an array of numbers (.npy): {failure}.") from failure
+    return loaded if isinstance(loaded, np.ndarray) else np.empty(0)  # an archive of several arrays

@@ -1,0 +1,76 @@
+"""What labelling a folder writes: planned and checked before the work begins."""
+
+import os
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tpn.errors import TPNError
+from tpn.files import check_target
+from tpn.labelling.folder_labels import FolderLabels
+from tpn.labelling.sorting import check_sorting, sort_images
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """The files and folders to be written."""
+
+    files: dict[str, Path]
+    """out, suggestions, page -> file."""
+    copy_to: Path | None = None
+    link_to: Path | None = None
+
+    def check(self, read: Iterable[Path], force: bool) -> None:
+        """Refuse a path that cannot be written, has two uses, or exists (unless `force`)."""
+        written = [*self.files.values(), *filter(None, (self.copy_to, self.link_to))]
+        uses = Counter(map(os.path.realpath, written)) + Counter(set(map(os.path.realpath, read)))
+        for path in self.files.values():
+            check_target(path)
+        for path in written:
+            if uses[os.path.realpath(path)] > 1:
+                raise TPNError(f"{path} would have two uses: choose another --out, --page or --copy-to.")
+        for path in self.files.values():
+            if path.is_file() and not force:
+                raise TPNError(f"{path} exists: choose another --out, or replace it with --force.")
+
+    def check_apart_from(self, folder: Path, names: Iterable[str]) -> None:
+        """Refuse a path that would harm the images."""
+        images = {str(folder / name) for name in names}
+        for path in self.files.values():
+            if os.path.realpath(path) in images:
+                raise TPNError(f"{path} is one of the images: choose another --out or --page.")
+        for target in filter(None, (self.copy_to, self.link_to)):
+            check_sorting(target, folder)
+
+    def write(self, labels: FolderLabels) -> None:
+        """Write everything."""
+        writers = {"page": labels.write_page, "suggestions": labels.write_suggestions, "out": labels.write_csv}
+        for name, write in writers.items():  # the labels last: whoever waits for them finds the rest, too
+            if name in self.files:
+                write(self.files[name])
+        if self.copy_to is not None:
+            sort_images(labels, self.copy_to, "copy")
+        if self.link_to is not None:
+            sort_images(labels, self.link_to, "link")
+
+
+def plan_outputs(
+    out: Path | None,
+    page: Path | None,
+    with_page: bool,
+    with_suggestions: bool,
+    copy_to: Path | None,
+    link_to: Path | None,
+) -> Outputs:
+    """Decide what to write where: the page and the list of suggestions lie beside `out`, if nothing else is said."""
+    files = {}
+    if out is not None:
+        check_target(out)
+        files["out"] = out
+        if with_suggestions:
+            files["suggestions"] = out.with_name(f"{out.stem}-suggestions.csv")
+        page = page or out.with_suffix(".html")
+    if with_page and page is not None:
+        files["page"] = page
+    return Outputs(files, copy_to, link_to)

@@ -1,0 +1,71 @@
+"""The options of `label_folder` and `tpn label`. Nothing here needs torch or NumPy: `--help` answers at once."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
+
+from tyro.conf import arg
+
+from tpn.errors import TPNError
+from tpn.labelling.label_lists import KnownLabels
+from tpn.workflows.options import CacheOptions, DeviceOptions, Flag
+
+
+@runtime_checkable
+class Array(Protocol):
+    """Anything that NumPy can take as an array: arrays, tensors, data frames."""
+
+    def __array__(self, *arguments: Any, **options: Any) -> Any:
+        """Return a NumPy array."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelOptions(DeviceOptions, CacheOptions):
+    """How to label a folder of images."""
+
+    labels: Annotated[KnownLabels, arg(constructor=tuple[Path, ...])] = ()
+    """The labels that are known: csv files with the columns path (relative to the folder) and label; in Python also a
+    mapping of paths to labels, pairs, or a data frame. By default, labelled images are in a sub-folder for each class,
+    and the others beside these sub-folders or in one called `unlabelled`."""
+    backbone: str = "efficientnet-lite0"
+    """The network: efficientnet-lite0, which was trained on the photographs of ImageNet; a run folder of tpn train, or
+    mini-conv4; or timm:MODEL, if timm is installed."""
+    features: Annotated[str | Path | Array | None, arg(constructor=Path)] = None
+    """Features that you have already, instead of a network's: a matrix (.npy; in Python also an array) with a row for
+    each image, in the order of their paths."""
+    out: Path | None = None
+    """The file for the labels: path, label, confidence (default: none is written)."""
+    page: Path | None = None
+    """The file for the page, in HTML (default: beside --out)."""
+    no_page: Flag = False
+    """Write no page."""
+    copy_to: Path | None = None
+    """Also copy the images that have a label into a folder for each class, in this new folder."""
+    link_to: Path | None = None
+    """The same with links to the images instead of copies."""
+    min_confidence: float = 0.0
+    """Leave images without a label whose confidence is below this (0 to 1): doubtful ones, and those of no class."""
+    suggest: int = 0
+    """Suggest this many images whose labels would help most; a list beside --out is to be filled in."""
+    length_scale: Literal["local", "learned"] = "local"
+    """The length scale of each image in the graph: the distance of its seventh neighbour (local), or the one that a run
+    of tpn (--backbone) has learned."""
+    neighbours: int = 10
+    """Neighbours of each image in the graph."""
+    alpha: float = 0.9
+    """The weight of an image's neighbours; the rest is the weight of the linear model."""
+    rounds: int = 2
+    """How often the linear model is fitted again, with the more confident half of each class as labels."""
+    class_prior: Literal["estimated", "none"] = "estimated"
+    """The class balance: draw classes towards equal size, the more the fewer labels there are; or correct nothing."""
+    force: Flag = False
+    """Replace files that exist."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.min_confidence <= 1:
+            raise TPNError(f"--min-confidence must be at least 0 and at most 1, not {self.min_confidence}.")
+        for name, least in (("suggest", 0), ("neighbours", 1), ("rounds", 0)):
+            if getattr(self, name) < least:
+                raise TPNError(f"--{name} must be at least {least}, not {getattr(self, name)}.")
+        if not 0 <= self.alpha < 1:
+            raise TPNError(f"--alpha must be at least 0 and below 1, not {self.alpha}.")
