@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from tests.tiny import tiny
 from tpn.cli import COMMANDS, main
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
@@ -10,8 +11,7 @@ README = (Path(__file__).parents[1] / "README.md").read_text()
 
 def test_the_examples_in_python_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    tiny = ["--episodes", "3", "--validation-episodes", "2", "--query", "3", "--shot", "1"]
-    assert main(["train", "tpn", *tiny, "--out", "runs/quickdraw", "--threads", "1"]) == 0
+    assert main(["train", "tpn", *tiny(way=5), "--out", "runs/quickdraw"]) == 0
     capsys.readouterr()
     examples = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     assert examples

@@ -13,6 +13,7 @@ import resource
 import signal
 import sys
 import tempfile
+import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -63,8 +64,11 @@ def in_several(work: Callable[[int], int]) -> list[int]:
             os.environ["LOCAL_RANK"] = str(rank)
             signal.alarm(LONGEST)
             code = work(rank)
+        except BaseException:
+            traceback.print_exc()
         finally:
             sys.stdout.flush()
+            sys.stderr.flush()
             os._exit(code)
     return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
 
@@ -158,7 +162,7 @@ def overflow(processes: Processes) -> dict[str, object]:
 
     def overflowing(task):
         value, scores = loss(task)
-        return value * (1.0 if processes.first else 1e38), scores
+        return value * (1.0 if processes.first else 1e35), scores
 
     before = [parameter.detach().clone() for parameter in method.parameters()]
     method.loss = overflowing
