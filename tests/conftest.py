@@ -1,7 +1,10 @@
 """What all tests share. Shapes and types are checked while they run (`--jaxtyping-packages` in pyproject.toml)."""
 
 import os
+import re
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does, before torch is loaded
 
@@ -12,11 +15,13 @@ from hypothesis import settings
 
 from tpn.cli import main
 from tpn.episodes.episode_sampler import EpisodeSampler
+from tpn.episodes.sampler import Learnable, Sampler
 from tpn.episodes.setting import Setting
-from tpn.errors import TPNWarning
+from tpn.errors import TPNError, TPNWarning
 from tpn.images.opening import open_images
 from tpn.images.split import Split
 from tpn.methods._method import Dimensions
+from tpn.training.loop import draw_step
 
 torch.set_num_threads(1)  # the tests themselves run side by side
 settings.register_profile("tpn", deadline=None, max_examples=40, derandomize=True)
@@ -62,12 +67,25 @@ def refused(capsys):
     return run
 
 
+def refuses_setting(kind: Callable[..., Any], settings: dict[str, Any]) -> None:
+    """Check that settings are refused, by an error that names the first of them and its value."""
+    name, value = next(iter(settings.items()))
+    shown = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    with pytest.raises(TPNError, match=rf"^{name} .* not {re.escape(shown)}"):
+        kind(**settings)
+
+
 def noise(classes: int, per_class: int | list[int], size: int = 28, channels: int = 1, seed: int = 0) -> Split:
     """A split of random images."""
     counts = [per_class] * classes if isinstance(per_class, int) else per_class
     images = np.random.default_rng(seed).integers(0, 256, (sum(counts), size, size, channels), dtype=np.uint8)
     names = tuple(f"class {index}" for index in range(classes))
     return Split("val", images, names, np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+
+
+def draw_task(drawn: Sampler, episodes: int = 1) -> Learnable:
+    """What a method learns from in one step: the next episodes (or mini-batches), with their images."""
+    return draw_step(drawn, episodes, torch.device("cpu"))
 
 
 def sampler(split: Split, seed: int = 0, **setting: object) -> EpisodeSampler:

@@ -2,7 +2,7 @@
 
 import re
 
-_FLAG = re.compile(r"`[^`]*`|--([a-z][a-z0-9-]*[a-z0-9])")
+_FLAG = re.compile(r"`[^`]*`|--([a-z](?:[a-z0-9-]*[a-z0-9])?)")
 
 
 class TPNError(Exception):

@@ -6,7 +6,6 @@ from tpn.backbones._blocks import ConvBlock
 from tpn.backbones._registry import build_backbone
 from tpn.backbones.batch_norm import batch_statistics
 from tpn.backbones.conv4 import Conv4
-from tpn.errors import TPNError
 
 
 @pytest.mark.parametrize(
@@ -16,17 +15,6 @@ def test_maps_have_the_shape_that_is_announced(size, channels, map_size):
     network = build_backbone("conv4", channels, size)
     assert network.map_shape == (64, map_size, map_size)
     assert network(torch.rand(2, channels, size, size)).shape == (2, *network.map_shape)
-
-
-@pytest.mark.parametrize("size", [15, 1])
-def test_smaller_images_are_refused(size):
-    with pytest.raises(TPNError, match=f"at least 16x16 pixels, not {size}x{size}"):
-        Conv4(1, size)
-
-
-def test_unknown_backbones_are_refused():
-    with pytest.raises(TPNError, match="Unknown backbone 'conv5': choose one of conv4"):
-        build_backbone("conv5", 1, 28)
 
 
 def textbook(block: ConvBlock, x: torch.Tensor, training: bool) -> torch.Tensor:

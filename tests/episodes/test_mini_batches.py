@@ -6,13 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import noise
-from tpn.episodes.episode_sampler import Pools
 from tpn.episodes.mini_batches import MiniBatches
+from tpn.episodes.partition import ClassPools
+from tpn.episodes.sampler import load_images
 from tpn.episodes.setting import Setting
-from tpn.episodes.task import Role, as_training_task
 from tpn.errors import TPNError
-from tpn.evaluation.protocol import load_images
-from tpn.methods.classifier_baseline import training_classes
 
 SPLIT = noise(classes=6, per_class=[4, 9, 5, 7, 8, 7])
 CLASSES = np.repeat(np.arange(6), SPLIT.counts)
@@ -26,8 +24,7 @@ def test_no_image_comes_twice_in_a_round_and_each_has_its_class(size, seed):
         images = np.concatenate([batch.images for batch in drawn])
         assert len(set(images)) == len(images) == size * (40 // size)
         for batch in drawn:
-            assert (batch.labels == CLASSES[batch.images]).all()
-            assert (batch.role == Role.SUPPORT).all()
+            assert (batch.classes == CLASSES[batch.images]).all()
 
 
 def test_each_round_has_another_order_and_another_seed_another_one_too():
@@ -58,20 +55,21 @@ def test_a_damaged_state_is_refused(drawn):
         batches.state = {**batches.state, "drawn": drawn}
 
 
-def test_of_divided_classes_only_labelled_images_come():
+def test_of_partitioned_classes_only_labelled_images_come():
     split, setting = replace(SPLIT, name="train"), Setting(labelled_share=0.5, split_seed=3)
-    labelled = np.concatenate(Pools(split, setting).labelled)
+    labelled = np.concatenate(ClassPools(split, setting).labelled)
     batches = MiniBatches(split, setting, len(labelled), seed=0)
     assert sorted(batches.draw().images) == sorted(labelled)
 
 
 def test_more_than_there_are_cannot_be_drawn_at_once():
-    with pytest.raises(TPNError, match=r"--batch-size must be at most 40, .* not 41"):
+    with pytest.raises(TPNError, match=r"batch_size must be at most 40.* not 41"):
         MiniBatches(SPLIT, Setting(), 41, seed=0)
 
 
-def test_a_mini_batch_is_a_task_of_all_classes_without_queries():
-    batch = MiniBatches(SPLIT, Setting(), 10, seed=0).draw()
-    task = as_training_task([batch], load_images(SPLIT, [batch]))
-    assert (task.way, task.n_support, task.n_query) == (6, 10, 0)
-    assert training_classes(task).tolist() == [CLASSES[batch.images].tolist()]
+def test_mini_batches_come_with_their_images_and_classes():
+    batches = MiniBatches(SPLIT, Setting(), 10, seed=0)
+    drawn = [batches.draw(), batches.draw()]
+    batch = batches.collate(drawn, load_images(SPLIT, drawn))
+    assert batch.inputs.shape == (2, 10, 1, 28, 28)
+    assert batch.labels.tolist() == [CLASSES[one.images].tolist() for one in drawn]

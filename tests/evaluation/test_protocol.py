@@ -2,27 +2,24 @@ import numpy as np
 import pytest
 import torch
 
-from tests.conftest import noise, sampler
+from tests.conftest import draw_task, noise, sampler
 from tpn.backbones.batch_norm import batch_statistics
+from tpn.episodes.episode_sampler import draw_episodes
 from tpn.episodes.setting import Setting
 from tpn.episodes.task import Role, as_task
 from tpn.errors import TPNError
-from tpn.evaluation.comparison import compare
+from tpn.evaluation.comparison import paired_differences
 from tpn.evaluation.intervals import mean_with_interval, percent
 from tpn.evaluation.protocol import (
-    Evaluation,
-    check_setting,
-    draw_episodes,
     evaluate,
     evaluate_each,
     images_to_embed,
     transduction,
 )
 from tpn.methods._config import Config
-from tpn.methods._method import Dimensions, Info, Method
+from tpn.methods._method import Dimensions, Info, Method, check_way_and_shot
 from tpn.methods._registry import build_method, find_method
 from tpn.methods.tpn import TPN, TPNConfig
-from tpn.training.loop import draw_task
 
 SETTING = Setting(way=3, shot=1, query=5)
 
@@ -32,7 +29,7 @@ def method(drawings):
     torch.manual_seed(0)
     built = TPN(TPNConfig(k=5), Dimensions(1, 28, 3, 1, 50)).train()
     for _ in range(30):  # until its running statistics are those of the drawings
-        built.start(draw_task(sampler(drawings, way=3), 1))
+        built.initialise(draw_task(sampler(drawings, way=3), 1))
     return built
 
 
@@ -111,7 +108,7 @@ def test_the_same_seed_means_the_same_episodes_for_everyone(drawings):
 
 
 def test_no_episodes_are_refused():
-    with pytest.raises(TPNError, match="--episodes must be at least 1, not 0"):
+    with pytest.raises(TPNError, match="episodes must be at least 1, not 0"):
         draw_episodes(noise(3, 20), SETTING, 0, seed=0)
 
 
@@ -131,14 +128,12 @@ def test_one_value_has_no_interval():
 def test_differences_are_paired():
     rng = np.random.default_rng(0)
     hard = rng.uniform(0.3, 0.9, 400)
-    worse = Evaluation(hard, 1.0)
-    better = Evaluation(hard + rng.normal(0.02, 0.02, 400), 1.0)
-    same = Evaluation(hard + rng.normal(0.0, 0.02, 400), 1.0)
-    pairs = {(pair.better, pair.worse): pair for pair in compare({"worse": worse, "better": better, "same": same})}
+    tests = {"worse": hard, "better": hard + rng.normal(0.02, 0.02, 400), "same": hard + rng.normal(0.0, 0.02, 400)}
+    pairs = {(pair.better, pair.worse): pair for pair in paired_differences(tests)}
     difference = pairs["better", "worse"]
     assert difference.clear
     assert difference.difference.value == pytest.approx(0.02, abs=0.003)
-    assert difference.difference.ci95 < worse.mean.ci95 / 5
+    assert difference.difference.ci95 < mean_with_interval(hard).ci95 / 5
     assert len(pairs) == 3
 
 
@@ -151,7 +146,7 @@ def test_scores_that_are_not_numbers_are_no_result(drawings):
 
     method = Broken(Config(), Dimensions(1, 28, 3, 1, 50))
     episodes = draw_episodes(drawings, Setting(way=3, shot=1, query=2), 2, 0)
-    with pytest.raises(TPNError, match="broken gives scores that are not numbers"):
+    with pytest.raises(TPNError, match="broken gives scores that are not finite"):
         evaluate(method, drawings, episodes)
 
 
@@ -220,26 +215,36 @@ def test_several_tests_leave_the_mode_and_the_statistics_as_they_were(drawings):
     assert all(torch.equal(tensor, before[name]) for name, tensor in method.state_dict().items())
 
 
-def test_the_time_of_embeding_is_counted_with_the_first_test(drawings):
-    tests = several_tests(drawings, SETTING, SETTING, episodes=20)
-    once, later = evaluate_each(untrained("protonet"), drawings, tests)
-    assert once.seconds > later.seconds
+def test_the_time_of_embedding_is_counted_with_the_first_test(drawings, monkeypatch):
+    clock, method = [0.0], Counting()
+    embed, score = method.embed, method.score
+
+    def timed(seconds, call):
+        def passing(given):
+            clock[0] += seconds
+            return call(given)
+
+        return passing
+
+    method.embed, method.score = timed(100.0, embed), timed(1.0, score)
+    monkeypatch.setattr("tpn.evaluation.protocol.time.perf_counter", lambda: clock[0])
+    tests = several_tests(drawings, SETTING, SETTING, episodes=5)
+    once, later = evaluate_each(method, drawings, tests)
+    assert once.seconds >= 101
+    assert later.seconds == 1
 
 
 def test_episodes_that_a_method_is_not_made_for_are_refused():
-    maml = untrained("maml")
-    check_setting(maml, Setting(way=3, shot=7))
-    check_setting(untrained("tpn"), Setting(way=9, shot=7))
-    with pytest.raises(TPNError, match=r"maml was trained to tell 3 classes apart.*cannot be tested with --way 5"):
-        check_setting(maml, Setting(way=5, shot=1))
-
-    class OneShot(Method):
-        info = Info(name="one-shot", paper="none", transduction="no", fixed_shot=True)
-
-    one_shot = OneShot(Config(), Dimensions(1, 28, 3, 1, 50))
-    check_setting(one_shot, Setting(way=7, shot=1))
-    with pytest.raises(TPNError, match=r"one-shot was trained with 1 shots.*cannot be tested with --shot 2"):
-        check_setting(one_shot, Setting(way=3, shot=2))
+    maml, trained = find_method("maml").info, Dimensions(1, 28, 3, 1, 50)
+    check_way_and_shot(maml, trained, way=3, shots=[7, 2, 2])
+    check_way_and_shot(find_method("tpn").info, trained, way=9, shots=[7])
+    with pytest.raises(TPNError, match=r"maml was trained for 3 classes.* way 5"):
+        check_way_and_shot(maml, trained, way=5, shots=[1])
+    one_shot = Info(name="one-shot", paper="none", transduction="no", fixed_shot=True)
+    check_way_and_shot(one_shot, trained, way=7, shots=[1, 1])
+    for shots, named in (([2], "2"), ([1, 2, 1], "1 and 2")):
+        with pytest.raises(TPNError, match=f"one-shot was trained with 1 shots.* shot {named}"):
+            check_way_and_shot(one_shot, trained, way=3, shots=shots)
 
 
 def test_what_is_transductive():

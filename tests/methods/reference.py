@@ -6,8 +6,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from tests.conftest import sampler
-from tpn.training.loop import draw_task
+from tests.conftest import draw_task, sampler
 
 SETTING = {"way": 3, "shot": 2, "query": 4}
 

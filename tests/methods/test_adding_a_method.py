@@ -9,7 +9,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from tests.conftest import refuses_setting
 from tests.methods import test_every_method as every
+from tests.tiny import tiny
 from tpn.cli import main
 from tpn.methods import _registry as registry
 
@@ -46,12 +48,15 @@ def test_the_example_passes_the_tests_over_all_methods(cosine, dimensions, drawi
 
 
 def test_the_example_can_be_trained_and_tested(cosine, tmp_path, capsys):
-    tiny = ["--way", "3", "--query", "2", "--validation-episodes", "2", "--episodes", "3", "--threads", "1"]
-    assert main(["train", "cosine", *tiny, "--sharpness", "5", "--out", str(tmp_path / "run")]) == 0
+    assert main(["train", "cosine", *tiny(), "--sharpness", "5", "--out", str(tmp_path / "run")]) == 0
     assert main(["evaluate", str(tmp_path / "run"), "--episodes", "3"]) == 0
     assert "cosine on quickdraw" in capsys.readouterr().out
     assert main(["methods"]) == 0
     assert "A Closer Look at Few-shot Classification" in capsys.readouterr().out
+
+
+def test_the_example_refuses_a_setting_as_tpn_does(cosine):
+    refuses_setting(cosine.CosineConfig, {"sharpness": 0.0})
 
 
 def test_the_example_follows_its_rule(cosine, dimensions, drawings):

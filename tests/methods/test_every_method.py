@@ -4,26 +4,28 @@ import inspect
 import re
 from dataclasses import fields, is_dataclass, replace
 
+import numpy as np
 import pytest
 import torch
 
-from tests.conftest import sampler
+from tests.conftest import draw_task, noise, sampler
+from tests.tiny import tiny
 from tpn.cli import main
+from tpn.episodes.episode_sampler import draw_episodes
 from tpn.episodes.setting import Setting
-from tpn.episodes.task import as_task
-from tpn.evaluation.protocol import draw_episodes, embed_rows, evaluate
+from tpn.episodes.task import Task, as_task
+from tpn.errors import TPNError
+from tpn.evaluation.protocol import embed_rows, evaluate
 from tpn.methods._adaptation import Adapting
 from tpn.methods._method import Dimensions
-from tpn.methods._registry import all_methods, build_method, find_method, register
-from tpn.runs.folder import load, load_weights
+from tpn.methods._registry import build_method, find_method, list_methods
+from tpn.runs.loading import load, load_weights
 from tpn.runs.tensors import read_tensors
 from tpn.training import loop
-from tpn.training.loop import draw_task
 from tpn.training.optimiser import build_optimiser
 from tpn.training.stopping import Stopped
 
-METHODS = sorted(all_methods())
-pytestmark = pytest.mark.parametrize("name", METHODS)
+pytestmark = pytest.mark.parametrize("name", list_methods())
 
 
 @pytest.fixture(params=["own", "resnet12-16"])
@@ -64,6 +66,11 @@ def embedded_task(method, split, episodes=2, seed=1, **setting):
 SETTING = {"way": 3, "shot": 2, "query": 4, "unlabelled": 2, "distractors": 1}
 
 
+def training_sampler(method, split):
+    """What draws its training steps: episodes, or mini-batches."""
+    return type(method).sampler(split, Setting(**SETTING), method.config, 0)
+
+
 def test_it_says_what_it_is(name):
     info = find_method(name).info
     assert info.name == name
@@ -90,8 +97,6 @@ def test_scores_have_a_row_per_query_and_a_column_per_class(name, build, dimensi
 
 @pytest.mark.parametrize(("size", "channels"), [(16, 1), (33, 3)])
 def test_it_takes_images_of_any_size_and_colour(name, build, size, channels):
-    from tests.conftest import noise
-
     method = build(Dimensions(channels, size, 3, 2, 5))
     task, _ = embedded_task(method, noise(5, 10, size, channels), **SETTING)
     assert method.score(task).shape == (2, 12, 3)
@@ -99,8 +104,8 @@ def test_it_takes_images_of_any_size_and_colour(name, build, size, channels):
 
 def test_every_parameter_that_is_not_frozen_moves_in_five_steps(name, build, dimensions, drawings):
     method = build(dimensions).train()
-    drawn = sampler(drawings, **SETTING)
-    method.start(draw_task(drawn, 1))
+    drawn = training_sampler(method, drawings)
+    method.initialise(draw_task(drawn, 1))
     before = {key: parameter.detach().clone() for key, parameter in method.named_parameters()}
     optimiser = build_optimiser(method)
     for _ in range(5):
@@ -134,7 +139,7 @@ def test_a_batch_of_episodes_scores_as_they_do_one_by_one(name, build, dimension
 
 def test_other_queries_matter_just_if_it_is_transductive(name, build, dimensions, drawings):
     method = build(dimensions)
-    method.train().start(draw_task(sampler(drawings, **SETTING), 1))
+    method.train().initialise(draw_task(training_sampler(method, drawings), 1))
     task, _ = embedded_task(method, drawings, **SETTING)
     last = task.n_support + task.n_query
     kept = torch.cat([task.inputs[:, : task.n_support + 5], task.inputs[:, last:]], dim=1)
@@ -145,7 +150,7 @@ def test_other_queries_matter_just_if_it_is_transductive(name, build, dimensions
 
 def test_unlabelled_images_matter_just_if_it_says_so(name, build, dimensions, drawings):
     method = build(dimensions)
-    method.train().start(draw_task(sampler(drawings, **SETTING), 1))
+    method.train().initialise(draw_task(training_sampler(method, drawings), 1))
     task, _ = embedded_task(method, drawings, **SETTING)
     without = replace(task, inputs=task.inputs[:, : task.n_support + task.n_query])
     same = torch.allclose(method.score(without), method.score(task), rtol=1e-4, atol=1e-5)
@@ -155,7 +160,7 @@ def test_unlabelled_images_matter_just_if_it_says_so(name, build, dimensions, dr
 def test_the_answers_are_not_in_what_it_scores(name, build, dimensions, drawings):
     method = build(dimensions)
     task, episodes = embedded_task(method, drawings, **SETTING)
-    assert set(vars(task)) == {"inputs", "support_labels", "way", "queries"}
+    assert set(vars(task)) == {"inputs", "support_labels", "way", "n_query"}
     shuffled = [replace(episode, labels=episode.labels * (episode.role == 0)) for episode in episodes]
     assert torch.equal(method.score(as_task(shuffled, task.inputs)), method.score(task))
 
@@ -163,8 +168,8 @@ def test_the_answers_are_not_in_what_it_scores(name, build, dimensions, drawings
 def test_the_same_seed_gives_the_same_weights(name, build, dimensions, drawings):
     def weights():
         method = build(dimensions).train()
-        drawn, optimiser = sampler(drawings, **SETTING), build_optimiser(method)
-        method.start(draw_task(drawn, 1))
+        drawn, optimiser = training_sampler(method, drawings), build_optimiser(method)
+        method.initialise(draw_task(drawn, 1))
         for _ in range(2):
             optimiser.zero_grad()
             method.learn(draw_task(drawn, 1))
@@ -179,7 +184,7 @@ def test_gradients_of_several_episodes_are_the_mean_of_each(name, build, dimensi
 
     def gradients(parts):
         method = build(dimensions).train()
-        drawn = sampler(drawings, **SETTING)
+        drawn = training_sampler(method, drawings)
         for episodes in parts:
             method.learn(draw_task(drawn, episodes))
         return torch.cat([parameter.grad.flatten() for parameter in method.parameters()]) / len(parts)
@@ -188,29 +193,17 @@ def test_gradients_of_several_episodes_are_the_mean_of_each(name, build, dimensi
 
 
 def train_it(name, backbone, folder, *arguments):
-    tiny = ["--way", "3", "--shot", "1", "--query", "2", "--validation-episodes", "2", "--validate-every", "4"]
-    steps = ["--episodes", "8", "--episodes-per-step", "2", "--unlabelled", "2", "--threads", "1"]
-    for setting, value in quick(name).items():
-        steps += [f"--{setting.replace('_', '-')}", str(value)]
-    return main(["train", name, "--backbone", backbone, "--out", str(folder), *tiny, *steps, *arguments])
+    settings = tiny(validate_every=4, episodes=8, episodes_per_step=2, unlabelled=2, **quick(name))
+    return main(["train", name, "--backbone", backbone, "--out", str(folder), *settings, *arguments])
 
 
-def test_saved_and_loaded_it_scores_the_same(name, backbone, tmp_path, drawings, monkeypatch):
+def test_stopped_and_resumed_it_ends_in_the_same_run_and_loaded_it_scores_as_trained(
+    name, backbone, tmp_path, drawings, monkeypatch
+):
     trained = []
-    monkeypatch.setattr(loop, "build_method", lambda *args: trained.append(build_method(*args)) or trained[-1])
-    assert train_it(name, backbone, tmp_path, "--lr", "1e-9") == 0  # the best weights are then as good as the last ones
-    loaded = load(tmp_path)
-    assert loaded.info.name == name
-    assert not loaded.training
-    load_weights(trained[0], loaded.state_dict(), tmp_path)
-    task, _ = embedded_task(trained[0], drawings, **SETTING)
-    again, _ = embedded_task(loaded, drawings, **SETTING)
-    assert torch.equal(task.inputs, again.inputs)
-    assert torch.equal(trained[0].score(task), loaded.score(again))
-
-
-def test_stopped_and_resumed_it_ends_in_the_same_weights_and_metrics(name, backbone, tmp_path, monkeypatch):
-    assert train_it(name, backbone, tmp_path / "unbroken") == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "build_method", lambda *args: trained.append(build_method(*args)) or trained[-1])
+        assert train_it(name, backbone, tmp_path / "unbroken") == 0
     step, calls = loop.step, []
 
     def interrupted(*args):
@@ -230,6 +223,62 @@ def test_stopped_and_resumed_it_ends_in_the_same_weights_and_metrics(name, backb
     assert last.keys() == expected.keys()
     assert all(torch.equal(tensor, expected[key]) for key, tensor in last.items())
 
+    loaded, [method] = load(tmp_path / "broken"), trained
+    assert loaded.info.name == name
+    assert not loaded.training
+    load_weights(method, read_tensors(tmp_path / "unbroken" / "model.safetensors")[0], tmp_path)
+    task, _ = embedded_task(method, drawings, **SETTING)
+    again, _ = embedded_task(loaded, drawings, **SETTING)
+    assert torch.equal(task.inputs, again.inputs)
+    assert torch.equal(method.score(task), loaded.score(again))
+
+
+LABELS = {
+    "text": np.array(["zebra", "ant", "mole"]),
+    "numbers": np.array([30, -7, 12]),
+    "booleans": np.array([True, False, True]),
+}
+
+
+@pytest.mark.parametrize("kind", LABELS)
+def test_fitted_to_images_it_predicts_what_its_scores_say(name, kind, dimensions, drawings):
+    names = LABELS[kind]
+    classes = np.unique(names)
+    method = builder(name, "conv4-32")(replace(dimensions, way=len(classes))).train()
+    rows = np.concatenate([drawings.starts[class_] + np.arange(5) for class_ in range(len(classes))])
+    images, classes_of = drawings.load(rows), np.repeat(np.arange(len(classes)), 5)
+    support = np.random.default_rng(0).permutation(np.flatnonzero(np.arange(len(rows)) % 5 < 2))
+    query = np.flatnonzero(np.arange(len(rows)) % 5 >= 2)
+    fitted = method.fit(images[support], classes[classes_of[support]])
+    assert fitted is method
+    assert method.classes_.tolist() == classes.tolist()
+    scores = method.decision_function(images[query])
+    assert method.training, "predicting leaves its mode as it was"
+
+    method.eval()
+    with torch.no_grad():
+        inputs = method.embed(images[np.concatenate([support, query])])
+    task = Task(inputs[None], torch.from_numpy(classes_of[support])[None], len(classes), len(query))
+    torch.testing.assert_close(scores, method.score(task)[0].detach(), rtol=1e-4, atol=1e-5)
+    predicted, probabilities = method.predict(images[query].numpy()), method.predict_proba(images[query])
+    assert predicted.dtype == classes.dtype
+    assert predicted.tolist() == classes[scores.argmax(-1)].tolist()
+    np.testing.assert_allclose(probabilities, scores.softmax(-1), rtol=1e-4, atol=1e-5)
+
+
+def test_fitted_to_what_it_cannot_use_it_says_so(name, dimensions, drawings):
+    method, images = builder(name, "conv4-32")(dimensions), drawings.load(np.arange(6))
+    with pytest.raises(TPNError, match=r"call fit\(support, labels\) first"):
+        method.predict(images)
+    for labels in (["a"] * 6, ["a", "b"]):
+        with pytest.raises(TPNError, match="a label for each of the 6 images"):
+            method.fit(images, labels)
+    with pytest.raises(TPNError, match="from 0 to 1 of the shape"):
+        method.fit((255 * images).byte(), list("aabbcc")).predict((255 * images).byte())
+    if method.info.fixed_way:
+        with pytest.raises(TPNError, match=r"3 classes.* way 2"):
+            method.fit(images, list("aaabbb"))
+
 
 def test_testing_leaves_it_as_it_was(name, build, dimensions, drawings):
     method = build(dimensions).train()
@@ -244,21 +293,33 @@ def test_testing_leaves_it_as_it_was(name, build, dimensions, drawings):
     assert torch.equal(torch.get_rng_state(), random)
 
 
-def test_its_name_is_taken(name):
-    with pytest.raises(ValueError, match="two methods are called"):
-        register(find_method(name))
+@pytest.fixture
+def numbers_without_data(monkeypatch):
+    """Let tensors on torch's device without data be read as one, where a method reads a number."""
+    for reading in ("item", "__bool__", "__int__", "__float__"):
+        original = getattr(torch.Tensor, reading)
+        monkeypatch.setattr(
+            torch.Tensor,
+            reading,
+            lambda tensor, original=original: type(original(torch.ones(())))(1) if tensor.is_meta else original(tensor),
+        )
 
 
-def test_what_it_makes_is_where_its_inputs_are(name, dimensions, drawings):
-    """On torch's device without data, which bears no tensor that was left on the processor."""
+def test_what_it_makes_is_where_its_inputs_are(name, dimensions, drawings, numbers_without_data):
+    """On torch's device without data, which bears no tensor that was left on the CPU."""
     if issubclass(find_method(name), Adapting):
         pytest.skip("gradients of gradients take minutes on that device")
-    method = build_method(name, find_method(name).Config(), dimensions).to("meta")
-    task = draw_task(sampler(drawings, **SETTING), 1)
-    task = replace(task, **{key: value.to("meta") for key, value in vars(task).items() if torch.is_tensor(value)})
-    for use in (method.train().learn, lambda task: method.eval().score(method.embedded(task))):
-        try:
-            use(task)
-        except RuntimeError as failure:
-            if "Tensor.item() cannot be called on meta tensors" not in str(failure):
-                raise
+    method = build_method(name, find_method(name).Config(**quick(name)), dimensions).to("meta").train()
+
+    def moved(task):
+        return replace(task, **{key: value.to("meta") for key, value in vars(task).items() if torch.is_tensor(value)})
+
+    learned = method.learn(moved(draw_task(training_sampler(method, drawings), 2)))
+    assert isinstance(learned.loss, float)
+    for key, parameter in method.named_parameters():
+        assert parameter.grad is None or parameter.grad.is_meta, key
+    assert any(parameter.grad is not None for parameter in method.parameters())
+    task = moved(draw_task(sampler(drawings, **SETTING), 2))
+    scores = method.eval().score(method.embedded(task))
+    assert scores.is_meta
+    assert scores.shape == (2, 12, 3)

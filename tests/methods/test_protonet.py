@@ -5,7 +5,6 @@ import torch
 from tests.methods import reference
 from tests.methods.reference import double_task
 from tests.propagation.reference import loss as cross_entropy
-from tpn.errors import TPNError
 from tpn.methods.protonet import ProtoNet
 
 
@@ -51,17 +50,3 @@ def test_a_image_of_the_support_counts_for_its_class_only(method, drawings):
     moved[0, 0] += 1
     same = torch.isclose(method.score(task.with_inputs(moved)), method.score(task))[0].all(0)
     assert same.tolist() == [label != task.support_labels[0, 0] for label in range(3)]
-
-
-@pytest.mark.parametrize(
-    ("settings", "complaint"),
-    [
-        ({"lr": 0.0}, "--lr must be above 0 and at most 1, not 0.0"),
-        ({"halve_every": 0}, "--halve-every must be at least 1, not 0"),
-        ({"validation_episodes": 0}, "--validation-episodes must be at least 1"),
-        ({"backbone": "vgg"}, "Unknown backbone 'vgg'"),
-    ],
-)
-def test_settings_out_of_range_are_refused(settings, complaint):
-    with pytest.raises(TPNError, match=complaint):
-        ProtoNet.Config(**settings)

@@ -77,6 +77,14 @@ def test_on_large_images_maps_have_the_size_of_the_paper(dimensions):
     assert method.relation.hidden.in_features == 64 * 3 * 3
 
 
+@pytest.mark.parametrize("backbone", ["identity", "efficientnet-lite0"])
+def test_a_backbone_without_maps_is_refused_but_not_one_whose_maps_of_small_images_are_small(dimensions, backbone):
+    size = {"identity": 1, "efficientnet-lite0": 32}[backbone]
+    with pytest.raises(TPNError, match=r"feature maps.*one vector per image"):
+        RelationNet(RelationNet.Config(backbone=backbone), replace(dimensions, image_size=size))
+    RelationNet(RelationNet.Config(backbone="conv4"), replace(dimensions, image_size=16))
+
+
 @pytest.mark.parametrize("change", [{"together": torch.mean}, {"class_first": False}])
 def test_the_maps_of_a_class_are_summed_and_come_first(dimensions, drawings, change):
     task = double_task(drawings, episodes=1)
@@ -94,16 +102,3 @@ def test_the_relation_module_matters(dimensions, drawings):
         if isinstance(layer, torch.nn.Conv2d | torch.nn.Linear):
             layer.reset_parameters()
     assert not torch.allclose(method.score(embedded), scores, rtol=1e-2)
-
-
-@pytest.mark.parametrize(
-    ("settings", "complaint"),
-    [
-        ({"lr": 0.0}, "--lr must be above 0"),
-        ({"halve_every": 0}, "--halve-every must be at least 1, not 0"),
-        ({"backbone": "vgg"}, "Unknown backbone 'vgg'"),
-    ],
-)
-def test_settings_out_of_range_are_refused(settings, complaint):
-    with pytest.raises(TPNError, match=complaint):
-        RelationNet.Config(**settings)

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import torch
 
+from tests.conftest import refuses_setting
 from tests.methods import reference
 from tests.methods.reference import distance, double_task
 from tests.propagation.reference import loss as cross_entropy
-from tpn.errors import TPNError
 from tpn.methods.masked_soft_kmeans import MaskedSoftKMeans
 from tpn.methods.protonet import ProtoNet
 from tpn.methods.soft_kmeans import SoftKMeans
@@ -134,7 +134,7 @@ def test_the_radius_is_learned(dimensions, drawings):
 def test_the_radius_starts_where_the_cluster_is_as_near_as_a_class(dimensions, drawings):
     method = build(SoftKMeansCluster, dimensions)
     task = double_task(drawings, unlabelled=8, distractors=2)
-    method.start(task)
+    method.initialise(task)
     embedded = method.embedded(task)
     share = method.shares(embedded.unlabelled, ProtoNet.prototypes(method, embedded)).sum(-1)
     assert 0.2 < (share > 0.5).double().mean() < 0.8
@@ -167,13 +167,5 @@ def test_a_closed_mask_leaves_a_prototypical_network(dimensions, drawings):
 
 
 @EVERY
-@pytest.mark.parametrize(
-    ("settings", "complaint"),
-    [
-        ({"refinements": -1}, "--refinements must be at least 0, not -1"),
-        ({"lr": 2.0}, "--lr must be above 0 and at most 1, not 2.0"),
-    ],
-)
-def test_settings_out_of_range_are_refused(kind, settings, complaint):
-    with pytest.raises(TPNError, match=complaint):
-        kind.Config(**settings)
+def test_fewer_than_no_refinements_are_refused(kind):
+    refuses_setting(kind.Config, {"refinements": -1})

@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from tests.conftest import sampler
+from tests.conftest import draw_task, refuses_setting, sampler
 from tests.propagation import reference
 from tpn.episodes.task import as_task
-from tpn.errors import TPNError
 from tpn.methods.tpn import TPN, TPNConfig
-from tpn.training.loop import draw_task
 
 SETTING = {"way": 3, "shot": 2, "query": 4}
 
@@ -34,7 +32,7 @@ def by_hand(method, task, k, alpha):
 def test_the_whole_method_follows_the_paper(dimensions, drawings, loss_over, first):
     method = build(dimensions, loss_over=loss_over, k=7, alpha=0.9).train()
     task = draw_task(sampler(drawings, unlabelled=2, distractors=1, **SETTING), 1)
-    method.start(task)
+    method.initialise(task)
     method.eval()
     F = by_hand(method, task, k=7, alpha=0.9)
     loss, scores = method.loss(task)
@@ -46,7 +44,7 @@ def test_the_whole_method_follows_the_paper(dimensions, drawings, loss_over, fir
 def test_length_scales_matter(dimensions, drawings):
     method = build(dimensions).train()
     task = draw_task(sampler(drawings, **SETTING), 1)
-    method.start(task)
+    method.initialise(task)
     maps = method.backbone(task.inputs[0])
     sigma = method.length_scale(maps)
     assert sigma.std() > 0
@@ -59,7 +57,7 @@ def test_the_start_from_data_connects_neighbours_and_the_plain_one_does_not(dime
     def typical_weight(initial_scale):
         method = build(dimensions, initial_scale=initial_scale).train()
         task = draw_task(sampler(drawings, way=3, shot=5, query=15), 1)
-        method.start(task)
+        method.initialise(task)
         W = method.graph(method.embedded(task))[0]
         return W.topk(20).values[:, 1:].median().item()
 
@@ -70,7 +68,7 @@ def test_the_start_from_data_connects_neighbours_and_the_plain_one_does_not(dime
 def test_many_iterations_score_as_the_closed_form_and_few_do_not(dimensions, drawings):
     method = build(dimensions, alpha=0.8).train()
     task = draw_task(sampler(drawings, **SETTING), 1)
-    method.start(task)
+    method.initialise(task)
     embedded = method.embedded(task)
     closed = method.score(embedded)
     for steps, equal in ((200, True), (1, False)):
@@ -102,7 +100,7 @@ def test_fewer_neighbours_and_mutual_ones_make_another_graph(dimensions, drawing
 def test_unlabelled_images_take_part_in_the_propagation(dimensions, drawings):
     method = build(dimensions).train()
     drawn = sampler(drawings, unlabelled=4, **SETTING)
-    method.start(draw_task(drawn, 1))
+    method.initialise(draw_task(drawn, 1))
     method.eval()
     episode = drawn.draw()
     inputs = method.embed(drawings.load(episode.images))[None]
@@ -114,22 +112,14 @@ def test_unlabelled_images_take_part_in_the_propagation(dimensions, drawings):
 
 
 @pytest.mark.parametrize(
-    ("settings", "complaint"),
+    "settings",
     [
-        ({"alpha": 0.99999}, "--alpha must be above 0 and at most 0.9999"),
-        ({"alpha": 0.0}, "--alpha must be above 0"),
-        ({"alpha": float("nan")}, "--alpha must be above 0"),
-        ({"k": 0}, "--k must be at least 1, not 0"),
-        ({"steps": -1}, "--steps must be at least 1"),
-        ({"lr": 0.0}, "--lr must be above 0"),
-        ({"lr": float("inf")}, "--lr must be above 0"),
-        ({"episodes": 0}, "--episodes must be at least 1"),
-        ({"episodes_per_step": 0}, "--episodes-per-step must be at least 1"),
-        ({"validate_every": 0}, "--validate-every must be at least 1"),
-        ({"patience": -1}, "--patience must be at least 0"),
-        ({"backbone": "vgg"}, "Unknown backbone 'vgg'"),
+        {"alpha": 0.99999},
+        {"alpha": 0.0},
+        {"alpha": float("nan")},
+        {"k": 0},
+        {"steps": -1},
     ],
 )
-def test_settings_out_of_range_are_refused(settings, complaint):
-    with pytest.raises(TPNError, match=complaint):
-        TPNConfig(**settings)
+def test_settings_out_of_range_are_refused(settings):
+    refuses_setting(TPNConfig, settings)

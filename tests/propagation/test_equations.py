@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from torch.autograd import gradcheck
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.propagation import reference
 from tpn.propagation.affinity import affinity, mean_squared_distances
@@ -56,10 +57,31 @@ def test_distances_far_from_the_origin_keep_their_digits(dtype, tolerance):
     np.testing.assert_allclose(mean_squared_distances(tensor(f, dtype)), expected, rtol=tolerance, atol=tolerance)
 
 
+class LargestTensor(TorchDispatchMode):
+    """Notes how many numbers the largest tensor has that any operation returns, forwards or backwards."""
+
+    largest = 0
+
+    def __torch_dispatch__(self, operation, types, arguments=(), keywords=None):
+        result = operation(*arguments, **(keywords or {}))
+        for tensor in result if isinstance(result, tuple | list) else [result]:
+            if isinstance(tensor, torch.Tensor):
+                self.largest = max(self.largest, tensor.numel())
+        return result
+
+
 def test_distances_never_build_an_array_of_nodes_by_nodes_by_features():
-    f = torch.rand(2000, 1000, requires_grad=True)  # that array would take 16 GB
-    mean_squared_distances(f).sum().backward()
-    assert f.grad is not None
+    nodes, size = 40, 30
+
+    def largest(distances):
+        f = torch.rand(nodes, size, requires_grad=True)
+        with LargestTensor() as seen:
+            distances(f).sum().backward()
+        assert f.grad is not None
+        return seen.largest
+
+    assert largest(mean_squared_distances) == nodes * nodes
+    assert largest(lambda f: (f[:, None] - f[None]).square().mean(-1)) == nodes * nodes * size
 
 
 @pytest.mark.parametrize("k", [1, 2, 5, 30, 99])
@@ -91,9 +113,9 @@ def test_iteration(dtype, tolerance, steps):
     np.testing.assert_allclose(F, reference.iterate(S, labels(), 0.99, steps) / 0.01, rtol=tolerance, atol=1e-12)
 
 
-def test_label_matrix():
-    Y = label_matrix(torch.tensor([[2, 0], [1, 1]]), way=3, nodes=4, like=torch.zeros(1, dtype=torch.float64))
-    assert Y.tolist() == [[[0, 0, 1], [1, 0, 0], [0, 0, 0], [0, 0, 0]], [[0, 1, 0], [0, 1, 0], [0, 0, 0], [0, 0, 0]]]
+def test_label_matrix_of_labels_at_any_place():
+    Y = label_matrix(torch.tensor([[2, -1, 0], [-1, 1, 1]]), way=3, like=torch.zeros(1, dtype=torch.float64))
+    assert Y.tolist() == [[[0, 0, 1], [0, 0, 0], [1, 0, 0]], [[0, 0, 0], [0, 1, 0], [0, 1, 0]]]
     assert Y.dtype == torch.float64
 
 

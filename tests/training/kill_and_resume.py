@@ -17,7 +17,8 @@ from pathlib import Path
 import torch._dynamo  # the optimisers would load it, slowly, in each process
 import torch.utils.tensorboard  # noqa: F401
 
-import tpn.cli.train
+import tpn.cli
+import tpn.workflows.train  # what the command would load, slowly, in each process
 
 MOST_KILLS = 60
 

@@ -13,6 +13,7 @@ import resource
 import signal
 import sys
 import tempfile
+import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,17 +23,18 @@ import torch.distributed as dist
 import torch.utils.tensorboard
 
 import tpn.cli.train
+import tpn.workflows.train
+from tests.training.making import make_steps, training_of
 from tpn.episodes.episode_sampler import EpisodeSampler
 from tpn.episodes.mini_batches import MiniBatches
-from tpn.episodes.sampler import Draws
+from tpn.episodes.sampler import Sampler
 from tpn.episodes.setting import Setting
 from tpn.images.opening import open_images
 from tpn.methods._method import Dimensions
 from tpn.methods._registry import build_method, find_method
 from tpn.training import loop
-from tpn.training.device import CPU, Machine
-from tpn.training.distributed import Part, Processes, find_processes
-from tpn.training.optimiser import build_optimiser
+from tpn.training.device import CPU, Execution
+from tpn.training.distributed import Learner, Processes, find_processes
 
 COUNT, LONGEST = 2, 60
 SETTING = Setting(way=3, shot=2, query=3)
@@ -62,8 +64,11 @@ def in_several(work: Callable[[int], int]) -> list[int]:
             os.environ["LOCAL_RANK"] = str(rank)
             signal.alarm(LONGEST)
             code = work(rank)
+        except BaseException:
+            traceback.print_exc()
         finally:
             sys.stdout.flush()
+            sys.stderr.flush()
             os._exit(code)
     return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
 
@@ -102,7 +107,7 @@ def hit_in_step(number: int, kind: int) -> None:
     loop.step = hit
 
 
-def draws(name: str) -> Draws:
+def draws(name: str) -> Sampler:
     split = open_images("quickdraw").split("val")
     return (
         MiniBatches(split, SETTING, 16, seed=0) if name == "classifier-baseline" else EpisodeSampler(split, SETTING, 0)
@@ -114,8 +119,8 @@ def learn_once(name: str, processes: Processes) -> dict[str, object]:
     torch.manual_seed(0)
     settings = find_method(name).Config(backbone="conv4-32", **CASES[name])
     method = build_method(name, settings, Dimensions(1, 28, 3, 2, 50, (0.1,), (0.3,))).train().double()
-    task = loop.draw_task(draws(name), 2, processes=processes)
-    learned = Part(method, processes).learn(replace(task, inputs=task.inputs.double()))
+    task = loop.draw_step(draws(name), 2, CPU, share=processes.share)
+    learned = Learner(method, processes=processes).learn(replace(task, inputs=task.inputs.double()))
     return {
         "gradients": {name: parameter.grad for name, parameter in method.named_parameters()},
         "buffers": dict(method.named_buffers()),
@@ -130,8 +135,8 @@ def learn_unevenly(processes: Processes) -> dict[str, object]:
     kind = find_method("classifier-baseline")
 
     class Uneven(kind):
-        def learn(self, task):
-            learned = super().learn(task)
+        def learn(self, task, backward):
+            learned = super().learn(task, backward)
             self.before = self.backbone.blocks[0].norm.bias.grad.clone()
             self.head.weight.grad = None
             if not processes.first:
@@ -139,7 +144,8 @@ def learn_unevenly(processes: Processes) -> dict[str, object]:
             return learned
 
     method = Uneven(kind.Config(backbone="conv4-32", batch_size=16), Dimensions(1, 28, 3, 2, 50)).train()
-    Part(method, processes).learn(loop.draw_task(draws("classifier-baseline"), 2, processes=processes))
+    task = loop.draw_step(draws("classifier-baseline"), 2, CPU, share=processes.share)
+    Learner(method, processes=processes).learn(task)
     return {
         "before": method.before,
         "after": method.backbone.blocks[0].norm.bias.grad,
@@ -149,23 +155,20 @@ def learn_unevenly(processes: Processes) -> dict[str, object]:
 
 def overflow(processes: Processes) -> dict[str, object]:
     """A step in float16, in which gradients overflow in the second process only."""
-    torch.manual_seed(0)
-    method = build_method("protonet", find_method("protonet").Config(episodes_per_step=2), Dimensions(1, 28, 3, 2, 50))
-    Machine(CPU, "float16").prepare(method.train())
-    method.scaler = torch.amp.GradScaler("cpu", init_scale=64.0)
+    training = training_of("protonet", Execution(CPU, "float16", processes=processes), SETTING, episodes_per_step=2)
+    training.scaler = torch.amp.GradScaler("cpu", init_scale=64.0)
+    method = training.method
     loss = method.loss
 
     def overflowing(task):
         value, scores = loss(task)
-        return value * (1.0 if processes.first else 1e38), scores
+        return value * (1.0 if processes.first else 1e35), scores
 
     before = [parameter.detach().clone() for parameter in method.parameters()]
     method.loss = overflowing
-    state = loop.State()
-    part = Part(method, processes)
-    loop.step(method, build_optimiser(method), draws("protonet"), state, method.config, part)
+    make_steps(training)
     skipped = all(torch.equal(*pair) for pair in zip(before, method.parameters(), strict=True))
-    return {"scale": method.scaler.get_scale(), "skipped": skipped}
+    return {"scale": training.scaler.get_scale(), "skipped": skipped}
 
 
 def gradients(folder: Path) -> list[int]:
@@ -187,7 +190,7 @@ def main() -> int:
         return max(gradients(Path(sys.argv[2])))
     for split in ("train", "val"):
         open_images("quickdraw").split(split)  # unpacks the drawings for all processes to come
-    tpn.cli.train.read_options(tpn.cli.train.Train, "tpn train protonet", "protonet", [])
+    tpn.cli.train.parse_training(tpn.cli.train.Train, "tpn train protonet", "protonet", [])
     print(json.dumps([launch(**each) for each in json.loads(sys.argv[1])]))
     return 0
 

@@ -1,4 +1,4 @@
-"""On what a training runs. There is no GPU in the tests: what can be seen on a processor is."""
+"""Where and how a training is computed. There is no GPU in the tests: what can be seen on a CPU is."""
 
 import json
 import os
@@ -8,8 +8,11 @@ import sys
 
 import pytest
 import torch
+from torch.amp import GradScaler
 
-from tests.conftest import sampler
+from tests.conftest import draw_task, sampler
+from tests.tiny import tiny
+from tests.training.making import make_steps, training_of
 from tests.training.test_resuming import assert_the_same
 from tpn.cli import main
 from tpn.errors import TPNError
@@ -18,37 +21,35 @@ from tpn.methods._registry import build_method, find_method
 from tpn.runs.folder import Run
 from tpn.runs.tensors import read_tensors
 from tpn.training import loop
-from tpn.training.device import CPU, Machine, find_device
-from tpn.training.loop import draw_task
-from tpn.training.optimiser import build_optimiser
+from tpn.training.device import CPU, Execution, find_device
+from tpn.training.distributed import Learner
 from tpn.training.stopping import Stopped
 
 SETTING = {"way": 3, "shot": 2, "query": 3}
-TINY = ["--way", "3", "--shot", "1", "--query", "2", "--validation-episodes", "2", "--validate-every", "3"]
+TINY = tiny(validate_every=3)
 
 
 def prepared(name, precision, backbone="conv4"):
     torch.manual_seed(0)
     config = find_method(name).Config(backbone=backbone)
     method = build_method(name, config, Dimensions(1, 28, 3, 2, 50)).train()
-    Machine(CPU, precision).prepare(method)
-    if precision == "float16":
-        method.scaler = torch.amp.GradScaler("cpu", init_scale=64.0)  # training would come down to it by itself
+    Execution(CPU, precision).prepare(method)
     return method
 
 
-def gradients(method, drawings):
+def gradients(method, drawings, precision):
     task = draw_task(sampler(drawings, **SETTING), 1)
-    learned = method.learn(task)
-    scale = method.scaler.get_scale()
+    scaler = GradScaler("cpu", init_scale=64.0, enabled=precision == "float16")
+    learned = Learner(method, scaler).learn(task)
+    scale = scaler.get_scale()
     return learned.loss, torch.cat([parameter.grad.flatten() / scale for parameter in method.parameters()])
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 @pytest.mark.parametrize(("name", "backbone"), [("tpn", "conv4"), ("protonet", "resnet12-16"), ("tadam", "conv4")])
 def test_mixed_precision_is_nearly_the_same(name, backbone, precision, drawings):
-    loss, gradient = gradients(prepared(name, "float32", backbone), drawings)
-    near_loss, near = gradients(prepared(name, precision, backbone), drawings)
+    loss, gradient = gradients(prepared(name, "float32", backbone), drawings, "float32")
+    near_loss, near = gradients(prepared(name, precision, backbone), drawings, precision)
     assert near_loss != loss
     assert near_loss == pytest.approx(loss, rel=0.05)
     assert float(torch.cosine_similarity(near, gradient, dim=0)) > 0.9
@@ -67,20 +68,20 @@ def test_only_the_backbone_and_only_in_training_computes_in_it(drawings):
     assert {tensor.dtype for tensor in method.parameters()} == {torch.float32}
 
 
-def test_a_step_with_gradients_that_overflow_is_left_out_and_the_scale_falls(drawings):
-    method = prepared("protonet", "float16")
-    before = [parameter.detach().clone() for parameter in method.parameters()]
-    method.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**120)
-    draws, optimiser, state = sampler(drawings, **SETTING), build_optimiser(method), loop.State()
-    loop.step(method, optimiser, draws, state, method.config)
-    assert all(torch.equal(one, other) for one, other in zip(before, method.parameters(), strict=True))
-    assert method.scaler.get_scale() == 2.0**119
-    assert state.episode == 1
+def test_a_step_with_gradients_that_overflow_is_left_out_and_the_scale_falls():
+    training = training_of("protonet", Execution(CPU, "float16"))
+    assert training.scaler.is_enabled()
+    before = [parameter.detach().clone() for parameter in training.method.parameters()]
+    training.scaler = GradScaler("cpu", init_scale=2.0**120)
+    make_steps(training)
+    assert all(torch.equal(one, other) for one, other in zip(before, training.method.parameters(), strict=True))
+    assert training.scaler.get_scale() == 2.0**119
+    assert training.state.episode == 1
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_resuming_in_mixed_precision_is_exact(tmp_path, monkeypatch, precision):
-    call = ["train", "tpn", *TINY, "--episodes", "6", "--precision", precision, "--threads", "1", "--out"]
+    call = ["train", "tpn", *TINY, "--episodes", "6", "--precision", precision, "--out"]
     assert main([*call, str(tmp_path / "unbroken")]) == 0
     step, made = loop.step, []
 
@@ -97,8 +98,8 @@ def test_resuming_in_mixed_precision_is_exact(tmp_path, monkeypatch, precision):
     assert_the_same(Run(tmp_path / "broken"), Run(tmp_path / "unbroken"))
 
 
-def test_a_run_remembers_its_machine_and_resuming_elsewhere_says_so(tmp_path, capsys):
-    call = ["train", "tpn", *TINY, "--threads", "1", "--out", str(tmp_path / "run"), "--episodes"]
+def test_a_run_remembers_how_it_was_computed_and_resuming_elsewhere_says_so(tmp_path, capsys):
+    call = ["train", "tpn", *TINY, "--out", str(tmp_path / "run"), "--episodes"]
     assert main([*call, "1"]) == 0
     written = json.loads((tmp_path / "run" / "config.json").read_text())["written_with"]
     assert (written["device"], written["precision"], written["compile"]) == ("cpu", "float32", False)
@@ -111,18 +112,18 @@ def test_auto_is_the_processor_in_full_precision_where_there_is_nothing_else():
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     assert find_device("auto") == CPU
-    assert Machine().computing("auto", compile=False) == Machine(CPU, "float32", False)
+    assert Execution().with_precision("auto", compile=False) == Execution(CPU, "float32", False)
 
 
 @pytest.mark.parametrize("name", ["gpu", "cuda:99", "", "meta", "cpu:x", "cpu:3", "hpu", "cuda:-1", "privateuseone"])
 def test_a_device_that_is_not_there_is_refused(name):
-    with pytest.raises(TPNError, match=r"--device .* Try auto, cpu or cuda"):
+    with pytest.raises(TPNError, match=r"device .* Try auto, cpu or cuda"):
         find_device(name)
 
 
 @pytest.mark.parametrize("name", ["maml", "reptile"])
 def test_what_adapts_its_weights_takes_bfloat16_but_not_float16(name, tmp_path, capsys):
-    call = ["train", name, *TINY, "--episodes", "2", "--threads", "1", "--out", str(tmp_path / "run")]
+    call = ["train", name, *TINY, "--episodes", "2", "--out", str(tmp_path / "run")]
     assert main([*call, "--precision", "float16"]) == 2
     assert "too small for --precision float16" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
@@ -130,7 +131,7 @@ def test_what_adapts_its_weights_takes_bfloat16_but_not_float16(name, tmp_path, 
 
 
 def test_what_adapts_its_weights_is_not_compiled():
-    with pytest.raises(TPNError, match="cannot --compile"):
+    with pytest.raises(TPNError, match="cannot compile"):
         prepared("maml", "float32", "conv4-32").compile_backbone()
 
 
@@ -162,7 +163,7 @@ def test_only_training_runs_compiled_blocks(drawings, monkeypatch):
 @pytest.mark.skipif(shutil.which("g++") is None, reason="compiling needs a C++ compiler")
 def test_compiled_it_learns_the_same(tmp_path):
     """In a process of its own: the checks of shapes and types in these tests cannot be compiled."""
-    call = [sys.executable, "-m", "tpn", "train", "protonet", *TINY, "--episodes", "2", "--threads", "1", "--out"]
+    call = [sys.executable, "-m", "tpn", "train", "protonet", *TINY, "--episodes", "2", "--out"]
     call[5:5] = ["--optimiser", "sgd", "--lr", "1e-4"]
     for name, flags in (("plain", []), ("compiled", ["--compile"])):
         subprocess.run([*call, str(tmp_path / name), *flags], check=True, timeout=500)

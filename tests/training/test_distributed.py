@@ -1,7 +1,6 @@
 """Training in two processes, as torchrun starts them."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -10,6 +9,7 @@ import time
 import pytest
 import torch
 
+from tests.tiny import tiny
 from tests.training.several_processes import CASES, learn_once
 from tests.training.test_resuming import assert_the_same
 from tpn.cli import main
@@ -19,17 +19,15 @@ from tpn.methods._method import Dimensions
 from tpn.methods._registry import build_method
 from tpn.runs.folder import Run
 from tpn.runs.tensors import read_tensors
-from tpn.training import loop
-from tpn.training.device import CPU, Machine, own_device
-from tpn.training.distributed import ALONE, Part, Processes, find_processes
+from tpn.training.device import CPU, Execution, own_device
+from tpn.training.distributed import ALONE, Learner, Processes, find_processes
 from tpn.training.stopping import Stopped, StopRequest
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked, and limited")
 
 TWO = Processes(2, 1)
-TINY = ["--way", "3", "--shot", "1", "--query", "3", "--validation-episodes", "4", "--validate-every", "4"]
-TRAINING = ["train", "protonet", *TINY, "--episodes", "12", "--episodes-per-step", "2", "--backbone", "conv4-32"]
-TRAINING += ["--augment", "crop", "--threads", "1", "--out"]
+SETTINGS = tiny(validate_every=4, episodes=12, episodes_per_step=2, backbone="conv4-32")
+TRAINING = ["train", "protonet", *SETTINGS, "--augment", "crop", "--out"]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "tpn"]
 
 
@@ -125,8 +123,7 @@ def test_torchrun_trains_as_one_process_does(tmp_path):
     """In single precision, by gradient descent (Adam would make much of tiny differences): weights agree to some
     digits. Running statistics take in the episodes of a step side by side, not one after the other: they hold more of
     where they started, and the same of the episodes but for their weights."""
-    call = ["train", "protonet", *TINY, "--episodes", "12", "--episodes-per-step", "2", "--backbone", "conv4-32"]
-    call += ["--optimiser", "sgd", "--lr", "1e-3", "--threads", "1", "--out"]
+    call = ["train", "protonet", *SETTINGS, "--optimiser", "sgd", "--lr", "1e-3", "--out"]
     done = subprocess.run(
         [*TORCHRUN, *call, str(tmp_path / "two")], capture_output=True, text=True, timeout=100, check=False
     )
@@ -170,9 +167,9 @@ def test_torchrun_passes_on_a_signal_and_both_end_with_a_checkpoint(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "done", "words"),
     [
-        ({"episodes_per_step": 3}, 0, "--episodes-per-step must be a multiple of 2, not 3"),
-        ({"episodes_per_step": 1}, 0, "--episodes-per-step must be a multiple of 2, not 1"),
-        ({"episodes_per_step": 4, "episodes": 10}, 0, "--episodes must be a multiple of --episodes-per-step"),
+        ({"episodes_per_step": 3}, 0, "episodes_per_step must be a multiple of 2, not 3"),
+        ({"episodes_per_step": 1}, 0, "episodes_per_step must be a multiple of 2, not 1"),
+        ({"episodes_per_step": 4, "episodes": 10}, 0, "episodes must be a multiple of episodes_per_step"),
         ({"episodes_per_step": 2, "episodes": 10}, 7, "the 3 episodes that are left of 10"),
     ],
 )
@@ -207,10 +204,10 @@ def test_each_process_has_its_own_gpu(monkeypatch):
     assert own_device(torch.device("cuda"), ALONE) == torch.device("cuda")
     assert own_device(CPU, TWO) == CPU
     for device in ("cuda:0", "mps"):
-        with pytest.raises(TPNError, match="2 processes cannot share --device"):
+        with pytest.raises(TPNError, match="2 processes cannot share device"):
             own_device(torch.device(device), TWO)
     monkeypatch.setenv("LOCAL_RANK", "2")
-    with pytest.raises(TPNError, match="--nproc-per-node can be 2 at most"):
+    with pytest.raises(TPNError, match="can be 2 at most"):
         own_device(torch.device("cuda"), TWO)
 
 
@@ -232,16 +229,14 @@ def test_alone_a_signal_stops_at_once_and_among_others_when_all_know():
     request.signal = signal.SIGTERM
     method = build_method("protonet", Config(backbone="conv4-32"), Dimensions(1, 28, 3, 2, 50))
     with pytest.raises(Stopped):
-        Part(method, ALONE, 0, request).raise_if_asked()
-    part = Part(method, ALONE, 0, request)
-    part.processes = TWO
-    part.raise_if_asked()
-    part._agreed = signal.SIGTERM
+        Learner(method, request=request).raise_if_asked()
+    learner = Learner(method, request=request)
+    learner.processes = TWO
+    learner.raise_if_asked()
+    learner._agreed = signal.SIGTERM
     with pytest.raises(Stopped):
-        part.raise_if_asked()
+        learner.raise_if_asked()
 
 
-def test_a_machine_keeps_its_processes_when_it_computes_otherwise():
-    assert Machine(processes=TWO).computing("auto", compile=False).processes == TWO
-    assert loop.ON_CPU.processes == ALONE
-    assert os.environ.get("TORCHELASTIC_RUN_ID") is None
+def test_another_precision_keeps_the_processes():
+    assert Execution(processes=TWO).with_precision("auto", compile=False).processes == TWO

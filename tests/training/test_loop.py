@@ -1,21 +1,20 @@
 import json
-import os
-import sys
 
 import pytest
 import torch
+from torch.autograd.profiler import profile
 
-from benchmarks.memory import own_memory
-from tests.conftest import sampler
+from tests.conftest import draw_task, sampler
+from tests.tiny import flags, tiny
+from tests.training.making import make_steps, training_of
 from tpn.cli import main
 from tpn.errors import TPNError
-from tpn.methods._method import Dimensions, Learned
-from tpn.methods.tpn import TPN, TPNConfig
+from tpn.methods._method import Learned
+from tpn.methods.tpn import TPNConfig
 from tpn.runs.folder import Run
 from tpn.training.checkpoint import State
-from tpn.training.loop import draw_task, learning_rate, on_plateau, step, validation_due
-
-TINY = ["--way", "3", "--shot", "1", "--query", "3", "--validation-episodes", "4"]
+from tpn.training.loop import on_plateau, validation_due
+from tpn.training.optimiser import learning_rate
 
 
 def test_the_learning_rate_is_halved_every_so_many_episodes():
@@ -43,8 +42,8 @@ def test_training_stops_on_a_plateau_just_if_it_has_patience():
 
 
 def test_a_plateau_ends_the_training_and_keeps_the_best_weights(tmp_path, capsys):
-    arguments = [*TINY, "--validate-every", "1", "--patience", "3", "--episodes", "500", "--lr", "1e-9"]
-    assert main(["train", "tpn", *arguments, "--out", str(tmp_path / "run"), "--threads", "1"]) == 0
+    arguments = tiny(validate_every=1, patience=3, episodes=500, lr=1e-9, validation_episodes=4)
+    assert main(["train", "tpn", *arguments, "--out", str(tmp_path / "run")]) == 0
     assert "plateau" in capsys.readouterr().out
     metrics = Run(tmp_path / "run").read_metrics()
     assert [line["best"] for line in metrics[-3:]] == [False] * 3
@@ -54,14 +53,14 @@ def test_a_plateau_ends_the_training_and_keeps_the_best_weights(tmp_path, capsys
 
 
 def test_the_last_step_is_no_longer_than_the_training(tmp_path):
-    arguments = [*TINY, "--episodes", "7", "--episodes-per-step", "3", "--validate-every", "100"]
-    assert main(["train", "tpn", *arguments, "--out", str(tmp_path / "run"), "--threads", "1"]) == 0
+    arguments = tiny(episodes=7, episodes_per_step=3, validate_every=100)
+    assert main(["train", "tpn", *arguments, "--out", str(tmp_path / "run")]) == 0
     assert [line["episode"] for line in Run(tmp_path / "run").read_metrics()] == [0, 7]
 
 
 def test_more_patience_goes_on_after_a_plateau(tmp_path, capsys):
-    run = ["--out", str(tmp_path / "run"), "--threads", "1"]
-    arguments = [*TINY, "--validate-every", "1", "--patience", "1", "--episodes", "40", "--lr", "1e-9"]
+    run = flags(out=tmp_path / "run", threads=1)
+    arguments = tiny(validate_every=1, patience=1, episodes=40, lr=1e-9)
     assert main(["train", "tpn", *arguments, *run]) == 0
     ended = len(Run(tmp_path / "run").read_metrics())
     assert ended < 41
@@ -69,17 +68,13 @@ def test_more_patience_goes_on_after_a_plateau(tmp_path, capsys):
     assert len(Run(tmp_path / "run").read_metrics()) == 41
 
 
-def test_a_loss_that_is_not_a_number_ends_the_training_with_a_word(drawings):
-    class Diverging(TPN):
-        def learn(self, task):
-            return Learned(float("nan"), 0.2)
-
-    method = Diverging(TPNConfig(), Dimensions(1, 28, 3, 1, 50))
-    optimiser = torch.optim.Adam(method.parameters())
-    before = [parameter.clone() for parameter in method.parameters()]
-    with pytest.raises(TPNError, match=r"Training diverged: the loss at episode 0 is nan\. Try a smaller --lr"):
-        step(method, optimiser, sampler(drawings, way=3), State(), TPNConfig())
-    assert all(torch.equal(*pair) for pair in zip(before, method.parameters(), strict=True))
+def test_a_loss_that_is_not_a_number_ends_the_training_with_a_word():
+    training = training_of("tpn")
+    training.method.learn = lambda task, backward: Learned(float("nan"), 0.2)
+    before = [parameter.detach().clone() for parameter in training.method.parameters()]
+    with pytest.raises(TPNError, match=r"diverged.* episode 0 is nan\. .*smaller lr"):
+        make_steps(training)
+    assert all(torch.equal(*pair) for pair in zip(before, training.method.parameters(), strict=True))
 
 
 def test_two_hundred_episodes_teach_it_to_tell_unseen_drawings_apart(tmp_path, capsys):
@@ -92,17 +87,19 @@ def test_two_hundred_episodes_teach_it_to_tell_unseen_drawings_apart(tmp_path, c
     assert (tmp_path / "run" / "tensorboard").is_dir()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="measured by /proc")
-def test_memory_does_not_grow_with_time(drawings):
-    method = TPN(TPNConfig(), Dimensions(1, 28, 5, 1, 50)).train()
-    optimiser = torch.optim.Adam(method.parameters())
-    drawn, state = sampler(drawings, shot=1, query=3), State()
-    taken = []
-    for episode in range(450):
-        step(method, optimiser, drawn, state, TPNConfig())
-        if episode in (150, 449):
-            taken.append(own_memory(os.getpid()))
-    assert taken[1] - taken[0] < 20e3
+def test_memory_does_not_grow_with_the_number_of_steps():
+    """Eight steps hold no more tensors in the end than two: the gradients of the last one."""
+    training = training_of("tpn")
+    make_steps(training, 2)
+
+    def kept(steps):
+        with profile(profile_memory=True) as profiled:
+            make_steps(training, steps)
+        return sum(event.self_cpu_memory_usage for event in profiled.function_events)
+
+    gradients = sum(4 * parameter.numel() for parameter in training.method.parameters())
+    assert kept(2) == pytest.approx(gradients, rel=0.01), "what is kept is noticed"
+    assert abs(kept(8) - kept(2)) < 6 * 4, "less than one number for each step"
 
 
 def test_drawing_a_task_gives_the_images_of_its_episodes(drawings):

@@ -1,6 +1,7 @@
 """A training that was killed, and resumed, ends exactly as one that was not."""
 
-import os
+import json
+import pickle
 import signal
 import subprocess
 import sys
@@ -9,13 +10,14 @@ import time
 import pytest
 import torch
 
+from tests.tiny import flags, tiny
 from tpn.cli import main
 from tpn.errors import TPNError
 from tpn.runs.folder import Run
+from tpn.runs.loading import load
 from tpn.runs.tensors import read_tensors
 
-TINY = ["--way", "3", "--shot", "1", "--query", "3", "--validation-episodes", "4", "--validate-every", "3"]
-TRAINING = ["tpn", *TINY, "--episodes", "40", "--halve-every", "15", "--episodes-per-step", "2", "--seed", "3"]
+TRAINING = ["tpn", *tiny(validate_every=3, episodes=40, halve_every=15, episodes_per_step=2, seed=3)]
 
 
 def command(*arguments):
@@ -25,7 +27,7 @@ def command(*arguments):
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "uninterrupted"
-    assert main(["train", *TRAINING, "--out", str(folder), "--threads", "1"]) == 0
+    assert main(["train", *TRAINING, "--out", str(folder)]) == 0
     return Run(folder)
 
 
@@ -58,9 +60,7 @@ def test_a_training_killed_many_times_ends_in_the_same_weights_and_metrics(tmp_p
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_saves_and_ends_cleanly_and_resuming_goes_on(tmp_path, uninterrupted, number, code):
     run = Run(tmp_path / "stopped")
-    process = subprocess.Popen(
-        command("train", *TRAINING, "--out", run.folder, "--threads", 1), stderr=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen(command("train", *TRAINING, "--out", run.folder), stderr=subprocess.PIPE, text=True)
     while not (run.metrics_file.is_file() and run.metrics_file.stat().st_size):
         time.sleep(0.01)
     process.send_signal(number)
@@ -70,19 +70,19 @@ def test_a_signal_saves_and_ends_cleanly_and_resuming_goes_on(tmp_path, uninterr
         assert "Stopped and saved at episode" in error
         assert f"tpn train tpn --out {run.folder} --resume" in error
     assert "Traceback" not in error
-    assert main(["train", "tpn", "--out", str(run.folder), "--resume", "--threads", "1"]) == 0
+    assert main(["train", "tpn", *flags(out=run.folder, resume=True, threads=1)]) == 0
     assert_the_same(run, uninterrupted)
 
 
 def test_resuming_a_finished_training_changes_nothing(uninterrupted, capsys):
     before = uninterrupted.model_file.read_bytes(), uninterrupted.metrics_file.read_bytes()
-    assert main(["train", *TRAINING, "--out", str(uninterrupted.folder), "--resume", "--threads", "1"]) == 0
+    assert main(["train", *TRAINING, "--out", str(uninterrupted.folder), "--resume"]) == 0
     assert (uninterrupted.model_file.read_bytes(), uninterrupted.metrics_file.read_bytes()) == before
     assert "Trained tpn for 40 episodes" in capsys.readouterr().out
 
 
 def test_more_episodes_train_on_as_if_they_had_been_asked_for_at_once(tmp_path, uninterrupted):
-    shorter = [*TRAINING, "--out", str(tmp_path / "longer"), "--threads", "1"]
+    shorter = [*TRAINING, "--out", str(tmp_path / "longer")]
     assert main(["train", *shorter, "--episodes", "18"]) == 0
     assert main(["train", *shorter, "--episodes", "40", "--resume"]) == 0
     assert_the_same(Run(tmp_path / "longer"), uninterrupted)
@@ -98,7 +98,7 @@ def test_the_learning_rate_of_a_resumed_run_is_halved_on_time(uninterrupted):
 
 
 def test_another_seed_makes_another_run(tmp_path, uninterrupted):
-    assert main(["train", *TRAINING, "--seed", "4", "--out", str(tmp_path / "other"), "--threads", "1"]) == 0
+    assert main(["train", *TRAINING, "--seed", "4", "--out", str(tmp_path / "other")]) == 0
     assert Run(tmp_path / "other").metrics_file.read_bytes() != uninterrupted.metrics_file.read_bytes()
 
 
@@ -112,30 +112,57 @@ def test_a_full_disk_ends_the_training_with_a_word_and_loses_nothing(tmp_path, u
     run = Run(tmp_path / "full")
     limited = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (10**6, 10**6)); "
     limited += "from tpn.cli import main; sys.exit(main(sys.argv[1:]))"
-    call = [sys.executable, "-c", limited, "train", *TRAINING, "--out", str(run.folder), "--threads", "1"]
+    call = [sys.executable, "-c", limited, "train", *TRAINING, "--out", str(run.folder)]
     done = subprocess.run(call, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2
-    assert "checkpoint.safetensors: File too large. Nothing that was there before is lost" in done.stderr
+    assert "checkpoint.safetensors: File too large" in done.stderr
     assert "Traceback" not in done.stderr
     assert not list(run.folder.glob(".*.part"))
-    assert main(["train", "tpn", "--out", str(run.folder), "--resume", "--threads", "1"]) == 0
+    assert main(["train", "tpn", *flags(out=run.folder, resume=True, threads=1)]) == 0
     assert_the_same(run, uninterrupted)
 
 
-def test_nothing_in_a_run_is_a_pickle(uninterrupted):
-    files = [name for name in os.listdir(uninterrupted.folder) if name not in ("tensorboard", ".lock")]
-    assert sorted(files) == ["checkpoint.safetensors", "config.json", "metrics.jsonl", "model.safetensors"]
+def tensors_only(content):
+    """Is it a header in JSON, and tensors of known types that fill the rest of the file?"""
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + length])
+    header.pop("__metadata__", None)
+    assert {entry["dtype"] for entry in header.values()} <= {"F32", "I64", "U8"}
+    ends = sorted(entry["data_offsets"] for entry in header.values())
+    assert [start for start, _ in ends] == [0, *(end for _, end in ends[:-1])]
+    return ends[-1][1] == len(content) - 8 - length
+
+
+def test_nothing_in_a_run_is_a_pickle(uninterrupted, monkeypatch):
+    files = [path for path in uninterrupted.folder.rglob("*") if path.is_file()]
+    readers = {
+        ".json": lambda content: json.loads(content),
+        ".jsonl": lambda content: [json.loads(line) for line in content.splitlines()],
+        ".safetensors": tensors_only,
+    }
+    assert len(files) > 4
+    for path in files:
+        content = path.read_bytes()
+        if path.name == ".lock":
+            assert content == b""
+        elif path.parent.name == "tensorboard":
+            assert not content.startswith((b"\x80", b"PK")), "neither a pickle nor what torch.save writes"
+        else:
+            assert readers[path.suffix](content), path
+    for module, name in ((pickle, "load"), (pickle, "loads"), (pickle, "Unpickler"), (torch, "load")):
+        monkeypatch.setattr(module, name, None)
+    assert load(uninterrupted.folder).info.name == "tpn"
 
 
 def test_other_circumstances_are_told(uninterrupted, capsys):
     text = uninterrupted.config_file.read_text()
     uninterrupted.config_file.write_text(text.replace('"threads": 1', '"threads": 99'))
-    assert main(["train", "tpn", "--out", str(uninterrupted.folder), "--resume", "--threads", "1"]) == 0
+    assert main(["train", "tpn", *flags(out=uninterrupted.folder, resume=True, threads=1)]) == 0
     assert "Note: threads was 99 and is 1" in capsys.readouterr().err
 
 
 def test_a_parameter_that_never_had_a_gradient_does_not_keep_a_run_from_going_on(tmp_path):
-    run = ["--out", str(tmp_path / "run"), "--threads", "1"]
-    assert main(["train", "masked-soft-kmeans", *TINY, "--episodes", "3", "--refinements", "0", *run]) == 0
+    run = flags(out=tmp_path / "run", threads=1)
+    assert main(["train", "masked-soft-kmeans", *tiny(episodes=3, refinements=0, validate_every=3), *run]) == 0
     assert main(["train", "masked-soft-kmeans", "--resume", "--episodes", "6", *run]) == 0
     assert Run(tmp_path / "run").read_metrics()[-1]["episode"] == 6

@@ -24,6 +24,8 @@ class Backbone(nn.Module):
     """The number format of the blocks in training, if not that of the images (mixed precision)."""
     smallest_image: int = 1
     """The smallest height and width that it can embed: pooling leaves nothing of smaller images."""
+    gives_vectors: bool = False
+    """Does it give one vector per image (maps of height and width 1), however large the images are?"""
     normalises_itself: bool = False
     """Does it bring its own normalisation of images, instead of that of the training data?"""
 
@@ -71,6 +73,8 @@ class Backbone(nn.Module):
 class Identity(Backbone):
     """Features as they are: for data that has been embedded before."""
 
+    gives_vectors = True
+
     def __init__(self, channels: int, image_size: int) -> None:
         super().__init__(nn.Identity())
         self.widths, self.map_shape = (channels,), (channels, image_size, image_size)
@@ -85,7 +89,7 @@ class ModuleBackbone(Backbone):
     def __init__(self, module: nn.Module, name: str, channels: int, image_size: int) -> None:
         super().__init__(AsMaps(module))
         self.map_shape = output_shape(self, name, channels, image_size)
-        self.widths = self.map_shape[:1]
+        self.widths, self.gives_vectors = self.map_shape[:1], self.map_shape[1:] == (1, 1)
 
 
 class AsMaps(nn.Module):

@@ -41,6 +41,7 @@ class EfficientNetLite0(Backbone):
 
     image_size = 224
     smallest_image = 32
+    gives_vectors = True
     normalises_itself = True
 
     def __init__(self, channels: int = 3, image_size: int = 224) -> None:

@@ -2,14 +2,13 @@
 
 import math
 
-import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int64
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from tpn.episodes.mini_batches import MiniBatches
 from tpn.episodes.setting import Setting
-from tpn.episodes.task import LabelledBatch, TrainingTask
+from tpn.episodes.task import LabelledBatch
 from tpn.images.split import Split
 from tpn.methods._config import ClassifierConfig, Config
 from tpn.methods._method import Backward, Dimensions, Learned, Method, backward
@@ -43,8 +42,3 @@ class ClassifierTraining(Method):
             backward(loss / len(task.inputs))
             learned.append(Learned.of(loss, scores, classes))
         return Learned.mean(learned)
-
-
-def training_classes(task: TrainingTask) -> Int64[Tensor, "episode node"]:
-    """Return the class, among all training classes, of each image of the support and the queries."""
-    return task.classes.gather(1, torch.cat([task.support_labels, task.query_labels], dim=1))

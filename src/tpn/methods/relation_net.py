@@ -48,7 +48,7 @@ class RelationNet(Method):
     def __init__(self, config: RelationNetConfig, dimensions: Dimensions) -> None:
         super().__init__(config, dimensions)
         self.backbone = dimensions.build_backbone(config)
-        if self.backbone.map_shape[1:] == (1, 1):
+        if self.backbone.gives_vectors:
             raise TPNError(
                 "relation-net compares feature maps, but the backbone gives one vector per image: choose a backbone "
                 "with maps, such as conv4-maps."

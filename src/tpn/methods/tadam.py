@@ -11,7 +11,6 @@ from torch.func import functional_call
 
 from tpn.episodes.task import Task, TrainingTask
 from tpn.errors import TPNError
-from tpn.methods._classifier_training import training_classes
 from tpn.methods._config import Config
 from tpn.methods._method import Dimensions, Info, Method
 from tpn.methods._prototypes import class_means, memberships, squared_distances
@@ -121,7 +120,7 @@ class TADAM(Method):
         scores = self.compare(embedded)
         loss = F.cross_entropy(scores.flatten(0, 1), task.query_labels.flatten())
         if self.config.auxiliary:
-            classes = training_classes(task)[:, : task.n_support]
+            classes = task.classes.gather(1, task.support_labels)
             weight = self.config.auxiliary * FACTOR ** (FALLS * int(self.seen) // self.config.episodes)
             loss = loss + weight * F.cross_entropy(self.head(first).flatten(0, 1), classes.flatten())
         if self.config.conditioning:
