@@ -33,7 +33,7 @@ from tpn.runs.loading import save_weights
 from tpn.runs.tensors import not_finite
 from tpn.training.checkpoint import State, restore_checkpoint, save_checkpoint
 from tpn.training.device import ON_CPU, Execution
-from tpn.training.distributed import Learner
+from tpn.training.learner import Learner
 from tpn.training.optimiser import build_optimiser, learning_rate
 from tpn.training.stopping import Stopped, StopRequest, listening
 from tpn.training.tensorboard import TensorBoard
