@@ -36,7 +36,7 @@ def test_every_weight_of_the_file_is_used(weights, network):
 
 def test_weights_of_another_network_are_refused(weights, network):
     with pytest.raises(TPNError, match=r"not those of an EfficientNet-Lite0.*_se_reduce"):
-        network.take({**weights, "_se_reduce.weight": torch.ones(1)})
+        network.load_folded({**weights, "_se_reduce.weight": torch.ones(1)})
 
 
 @pytest.mark.parametrize("damage", ["half", "junk", "nothing", "one missing", "other shapes"])

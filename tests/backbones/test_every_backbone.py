@@ -188,9 +188,9 @@ def test_registered_it_is_known_by_name_and_another_cannot_take_the_name():
 @pytest.mark.parametrize(
     ("network", "complaint"),
     [
-        (lambda: nn.Flatten(0), r"feature maps .*or vectors .* gave \(1568,\)"),
+        (lambda: nn.Flatten(0), r"feature maps .*or vectors .* returned \(1568,\)"),
         (lambda: nn.Conv2d(4, 4, 3), "cannot embed images of 1 channel"),
-        (lambda: 3, "must build an nn.Module; it gave int"),
+        (lambda: 3, "must build an nn.Module, not int"),
         (lambda **options: nn.Linear(), "cannot be built"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What every backbone is, and how any `nn.Module` becomes one."""
+"""The base class of backbones, and the wrapper that makes a backbone of any `nn.Module`."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -10,24 +10,24 @@ from torch import Tensor, nn
 from tpn.errors import TPNError
 
 RECOMPILATIONS = 64
-"""torch.compile counts recompilations per code object, and all blocks share one: allow a few batch sizes for each."""
+"""The limit of recompilations per code object. All blocks share one code object: allow a few batch sizes for each."""
 
 
 class Backbone(nn.Module):
-    """A network from images to feature maps: blocks, one after the other."""
+    """A network from images to feature maps: a sequence of blocks."""
 
     map_shape: tuple[int, int, int]
     """Channels, height and width of the feature maps. Feature vectors are maps of height and width 1."""
     widths: tuple[int, ...]
     """Channels of the maps after each block."""
     precision: torch.dtype | None = None
-    """The number format of the blocks in training, if not that of the images (mixed precision)."""
+    """The precision of the blocks in training, if it differs from that of the images (mixed precision)."""
     smallest_image: int = 1
-    """The smallest height and width that it can embed: pooling leaves nothing of smaller images."""
+    """The smallest height and width of images that it can embed: pooling would reduce smaller ones to nothing."""
     gives_vectors: bool = False
-    """Does it give one vector per image (maps of height and width 1), however large the images are?"""
+    """Whether it returns one vector per image (maps of height and width 1), whatever the image size."""
     normalises_itself: bool = False
-    """Does it bring its own normalisation of images, instead of that of the training data?"""
+    """Whether it normalises images in its own way, instead of by the statistics of the training data."""
 
     def __init__(self, *blocks: nn.Module) -> None:
         super().__init__()
@@ -39,14 +39,14 @@ class Backbone(nn.Module):
     def prepare(
         self, images: Float[Tensor, "image channel height width"]
     ) -> Float[Tensor, "image channel2 height width"]:
-        """Normalise images, and lay them out channels-last, as the blocks take them."""
+        """Normalise images, and convert them to the channels-last memory format that the blocks use."""
         prepared: Tensor = self.normalise(images)
         return prepared.contiguous(memory_format=torch.channels_last)
 
     def maps(
         self, images: Float[Tensor, "image channel height width"], blocks: slice = slice(None)
     ) -> Float[Tensor, "image filter mapheight mapwidth"]:
-        """Turn prepared images into feature maps; or the input of some blocks into their output."""
+        """Apply the blocks, or a slice of them: prepared images become feature maps."""
         lowered = self.precision if self.training else None
         with nullcontext() if lowered is None else torch.autocast(images.device.type, lowered):
             maps = images
@@ -55,7 +55,7 @@ class Backbone(nn.Module):
         return maps.to(images.dtype)
 
     def compile_blocks(self) -> None:
-        """Compile the blocks with torch.compile, each when it is first used in training."""
+        """Compile each block with torch.compile, at its first use in training."""
         torch._dynamo.config.recompile_limit = max(RECOMPILATIONS, torch._dynamo.config.recompile_limit)
         self._compiled = [torch.compile(block) for block in self.blocks]
 
@@ -71,7 +71,7 @@ class Backbone(nn.Module):
 
 
 class Identity(Backbone):
-    """Features as they are: for data that has been embedded before."""
+    """The identity: a backbone for features that were computed elsewhere."""
 
     gives_vectors = True
 
@@ -81,9 +81,9 @@ class Identity(Backbone):
 
 
 class ModuleBackbone(Backbone):
-    """Any `nn.Module` as a backbone: it takes images, and gives feature maps or one vector per image.
+    """Wrap any `nn.Module` that maps images to feature maps, or to one vector per image.
 
-    The shape of its output is found by a trial with two images of zeros.
+    The shape of its output is determined by a trial run on two images of zeros.
     """
 
     def __init__(self, module: nn.Module, name: str, channels: int, image_size: int) -> None:
@@ -93,7 +93,7 @@ class ModuleBackbone(Backbone):
 
 
 class AsMaps(nn.Module):
-    """A module whose vectors are turned into maps of height and width 1."""
+    """Wrap a module so that output vectors become maps of height and width 1."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
@@ -105,7 +105,7 @@ class AsMaps(nn.Module):
 
 
 def output_shape(backbone: Backbone, name: str, channels: int, image_size: int) -> tuple[int, int, int]:
-    """Find the shape of a backbone's feature maps, and refuse a network that gives none."""
+    """Determine the shape of a backbone's feature maps by a trial run; refuse a network with any other output."""
     was_training = backbone.training
     parameter = next(backbone.parameters(), torch.empty(0))
     trial = torch.zeros(2, channels, image_size, image_size, device=parameter.device)
@@ -124,6 +124,6 @@ def output_shape(backbone: Backbone, name: str, channels: int, image_size: int) 
         shape = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
         raise TPNError(
             f"The backbone {name} must turn a batch of N images into feature maps (N x channels x height x width) or "
-            f"vectors (N x features); for 2 images it gave {shape}."
+            f"vectors (N x features); for 2 images it returned {shape}."
         )
     return (output.shape[1], output.shape[2], output.shape[3])

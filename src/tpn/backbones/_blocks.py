@@ -1,4 +1,4 @@
-"""The building blocks of backbones, of the length-scale network and of the relation network."""
+"""Building blocks of the backbones, the length-scale network and the relation network."""
 
 from typing import Literal, TypeAlias
 
@@ -9,13 +9,13 @@ from torch import Tensor, nn
 
 Pool: TypeAlias = Literal["down", "up", "none"]
 SLOPE = 0.1
-"""Of the leaky ReLU below zero."""
+"""The negative slope of leaky ReLU."""
 
 
 class NormalisedConvolution(nn.Module):
-    """A convolution and batch normalisation. With running statistics, normalisation is folded into the convolution.
+    """A convolution with batch normalisation, which is folded into the convolution when it uses running statistics.
 
-    The convolution has no bias: batch normalisation would subtract it again.
+    The convolution has no bias: batch normalisation would cancel it.
     """
 
     def __init__(self, channels: int, filters: int, size: int = 3, padded: bool = True) -> None:
@@ -36,9 +36,9 @@ class NormalisedConvolution(nn.Module):
 
 
 class ConvBlock(NormalisedConvolution):
-    """3x3 convolution, batch normalisation, 2x2 max-pooling (whose last window may stand out, or none), ReLU.
+    """3x3 convolution, batch normalisation, optional 2x2 max-pooling, ReLU.
 
-    Pooling before the ReLU gives the same as after it, for a quarter of the work.
+    Pooling before the ReLU gives the same result as after it, at a quarter of the cost.
     """
 
     def __init__(self, channels: int, filters: int, pool: Pool = "down", padded: bool = True) -> None:
@@ -53,16 +53,16 @@ class ConvBlock(NormalisedConvolution):
     def after_convolution(
         self, maps: Float[Tensor, "image filter height width"]
     ) -> Float[Tensor, "image filter height2 width2"]:
-        """The rest of the block, for those who make the convolution themselves."""
+        """Apply the rest of the block to the output of its convolution."""
         return F.relu(pooled(self.norm(maps), self.pool))
 
     def output_size(self, size: int) -> int:
-        """Height (or width) of the maps that come out for maps of this height (or width)."""
+        """Return the height (or width) of the output for maps of this height (or width)."""
         return pooled_size(size - (0 if self.padded else 2), self.pool)
 
 
 class ResidualBlock(nn.Module):
-    """Three 3x3 convolutions beside a 1x1 one, each normalised; 2x2 max-pooling of their sum; leaky ReLU; DropBlock."""
+    """Three 3x3 convolutions and a 1x1 shortcut, each normalised; 2x2 max-pooling of the sum; leaky ReLU; DropBlock."""
 
     def __init__(self, channels: int, filters: int, pool: Pool = "down", drop: nn.Module | None = None) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class ResidualBlock(nn.Module):
 
 
 class DropBlock(nn.Module):
-    """Ghiasi et al., "DropBlock", 2018: in training, set squares of each map to zero, and scale up what is left."""
+    """Ghiasi et al., "DropBlock", 2018: in training, set squares of each map to zero, and scale up the rest."""
 
     def __init__(self, share: float, size: int) -> None:
         super().__init__()
@@ -96,9 +96,10 @@ class DropBlock(nn.Module):
             return maps
         height, width = maps.shape[-2:]
         inside = (height - self.size + 1) * (width - self.size + 1)
-        chance = self.share * height * width / (self.size**2 * inside)
+        probability = self.share * height * width / (self.size**2 * inside)
         places = (*maps.shape[:2], height - self.size + 1, width - self.size + 1)
-        corners = (torch.rand(places, device=maps.device) < chance).float()  # no lower precision: chances are small
+        # always in float32: probabilities are small
+        corners = (torch.rand(places, device=maps.device) < probability).float()
         kept = 1 - F.max_pool2d(F.pad(corners, [self.size - 1] * 4), self.size, stride=1)
         return maps * (kept * (kept.numel() / kept.sum().clamp_min(1))).to(maps)
 
@@ -106,10 +107,10 @@ class DropBlock(nn.Module):
 def pooled(
     maps: Float[Tensor, "image filter height width"], pool: Pool
 ) -> Float[Tensor, "image filter height2 width2"]:
-    """2x2 max-pooling, of which the last window may stand out (up) or not (down), or none."""
+    """Apply 2x2 max-pooling, which rounds an odd size up or down, or no pooling."""
     return maps if pool == "none" else F.max_pool2d(maps, 2, ceil_mode=pool == "up")
 
 
 def pooled_size(size: int, pool: Pool) -> int:
-    """Height (or width) of maps of this height (or width) after pooling."""
+    """Return the height (or width) after pooling."""
     return {"down": size // 2, "up": -(-size // 2), "none": size}[pool]

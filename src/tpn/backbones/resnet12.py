@@ -1,4 +1,4 @@
-"""ResNet-12, the deeper backbone of few-shot learning."""
+"""ResNet-12, the usual deeper backbone of few-shot learning."""
 
 from tpn.backbones._backbone import Backbone
 from tpn.backbones._blocks import DropBlock, ResidualBlock, pooled_size
@@ -9,8 +9,9 @@ LARGEST_SQUARE = 5
 class ResNet12(Backbone):
     """Four residual blocks of three 3x3 convolutions, batch normalisation, leaky ReLU and 2x2 max-pooling.
 
-    84x84 images become maps of 5x5. As in Conv-4, the last pool rounds up, which changes nothing there and keeps 2x2
-    maps of 28x28 images. DropBlock, if wanted, comes after the last two blocks, with squares of half a map's size.
+    84x84 images become 5x5 maps. As in Conv-4, the last pooling rounds up, which makes no difference there and gives
+    2x2 maps for 28x28 images. If `drop_block` is above 0, DropBlock follows the last two blocks, with squares of half
+    the size of a map, at most 5x5.
     """
 
     smallest_image = 16
@@ -23,12 +24,12 @@ class ResNet12(Backbone):
         drop_block: float = 0.0,
     ) -> None:
         blocks, size = [], image_size
-        for index, of_block in enumerate(filters):
+        for index, width in enumerate(filters):
             last = index == len(filters) - 1
             size = pooled_size(size, "up" if last else "down")
             drop = DropBlock(drop_block, min(LARGEST_SQUARE, -(-size // 2))) if drop_block and index >= 2 else None
-            blocks.append(ResidualBlock(channels, of_block, "up" if last else "down", drop))
-            channels = of_block
+            blocks.append(ResidualBlock(channels, width, "up" if last else "down", drop))
+            channels = width
         super().__init__(*blocks)
         self.widths = filters
         self.map_shape = (channels, size, size)

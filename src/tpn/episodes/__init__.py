@@ -1,1 +1,1 @@
-"""What a few-shot task is, and how tasks and mini-batches are sampled."""
+"""Few-shot tasks, and the sampling of tasks and mini-batches."""

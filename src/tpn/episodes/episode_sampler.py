@@ -1,4 +1,4 @@
-"""Episodes, drawn at random."""
+"""Random sampling of episodes."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from tpn.images.split import Split
 
 
 class EpisodeSampler:
-    """Draws episodes from a split, without replacement inside an episode; the same seed draws the same episodes."""
+    """Sampler of episodes from a split, without replacement within an episode. The seed determines the episodes."""
 
     def __init__(self, split: Split, setting: Setting, seed: int) -> None:
         self.split, self.setting = split, setting
@@ -43,7 +43,7 @@ class EpisodeSampler:
                 rows[role].append(part)
                 labels[role].append(np.full(len(part), index if known else -1))
         order = {role: np.arange(sum(map(len, parts))) for role, parts in rows.items()}
-        for role in (Role.QUERY, Role.UNLABELLED):  # their order must not tell their class
+        for role in (Role.QUERY, Role.UNLABELLED):  # so that their order does not reveal their class
             order[role] = rng.permutation(len(order[role]))
         return Episode(
             images=np.concatenate([np.concatenate(rows[role])[order[role]] for role in Role]),
@@ -65,14 +65,14 @@ class EpisodeSampler:
             return np.full(setting.way, setting.query)
         shares = rng.dirichlet(np.full(setting.way, setting.query_dirichlet))
         counts: np.ndarray = np.minimum(rng.multinomial(setting.way * setting.query, shares), room)
-        while (missing := setting.way * setting.query - counts.sum()) > 0:  # a class ran out: the others take over
+        while (missing := setting.way * setting.query - counts.sum()) > 0:  # too few images: draw from other classes
             open_shares = np.where(counts < room, shares + 1e-9, 0)
             counts = np.minimum(counts + rng.multinomial(missing, open_shares / open_shares.sum()), room)
         return counts
 
     @property
     def state(self) -> dict[str, Any]:
-        """The state of the random generator, as JSON can hold it; assign it to continue from there."""
+        """The state of the random generator as plain data for JSON; assign it to continue from there."""
         return dict(self._generator.bit_generator.state)
 
     @state.setter
@@ -81,7 +81,7 @@ class EpisodeSampler:
 
 
 def draw_episodes(split: Split, setting: Setting, episodes: int, seed: int) -> list[Episode]:
-    """Draw the episodes of a test: the same for every method."""
+    """Draw the episodes of a test, which are the same for every method."""
     if episodes < 1:
         raise TPNError(f"--episodes must be at least 1, not {episodes}.")
     sampler = EpisodeSampler(split, setting, seed)

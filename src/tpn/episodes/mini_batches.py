@@ -1,4 +1,4 @@
-"""Mini-batches of labelled images of all training classes: what classifier training learns from."""
+"""Mini-batches of labelled images of all training classes, for classifier training."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +26,7 @@ class MiniBatch:
 
 
 class MiniBatches:
-    """Draws the labelled images of a split in mini-batches, in a new random order each epoch."""
+    """Sampler of mini-batches of the labelled images of a split, in a new random order each epoch."""
 
     def __init__(self, split: Split, setting: Setting, size: int, seed: int) -> None:
         self.split, self._size = split, size
@@ -42,7 +42,7 @@ class MiniBatches:
         self._begin_epoch()
 
     def draw(self) -> MiniBatch:
-        """Draw the next mini-batch; images left over at the end of an epoch, too few for a mini-batch, are skipped."""
+        """Draw the next mini-batch. At the end of an epoch, images too few for a whole mini-batch are skipped."""
         if self._drawn + self._size > len(self._rows):
             self._begin_epoch()
         chosen = self._order[self._drawn : self._drawn + self._size]
@@ -61,7 +61,7 @@ class MiniBatches:
 
     @property
     def state(self) -> dict[str, Any]:
-        """The random generator before this epoch, and how far the epoch has come; assign it to continue from there."""
+        """The random generator's state before this epoch, and the images drawn since; assign it to continue there."""
         return {"round": self._before, "drawn": self._drawn}
 
     @state.setter

@@ -1,4 +1,4 @@
-"""Semi-supervised learning: the partition of each class into labelled and unlabelled images."""
+"""The partition of each class into labelled and unlabelled images, for semi-supervised learning."""
 
 from itertools import pairwise
 
@@ -12,9 +12,9 @@ from tpn.images.split import Split
 
 
 def labelled_mask(split: Split, share: float, seed: int) -> Bool[np.ndarray, "image"]:
-    """Tell for every image whether it is in the labelled part of its class.
+    """Return for every image whether it belongs to the labelled images of its class.
 
-    The seed names the partition: it is the same for the same images, whatever else is drawn.
+    The partition depends on nothing but the images and the seed.
     """
     labelled = np.zeros(len(split), bool)
     for class_, (start, count) in enumerate(zip(split.starts, split.counts, strict=False)):
@@ -24,10 +24,10 @@ def labelled_mask(split: Split, share: float, seed: int) -> Bool[np.ndarray, "im
 
 
 class ClassPools:
-    """The images of each class that support and queries, and unlabelled images, are drawn from.
+    """The images of each class from which support and queries, and unlabelled images, are drawn.
 
-    In a training split with --labelled-share (or its default, with --unlabelled) every class is partitioned for good
-    into images with labels, from which support and queries come, and images without. Elsewhere both pools are one.
+    In a training split with --labelled-share (or its default, with --unlabelled) every class has a fixed partition:
+    support and queries come from its labelled images. Otherwise all images of a class are one pool.
     """
 
     def __init__(self, split: Split, setting: Setting) -> None:
@@ -44,7 +44,7 @@ class ClassPools:
         self.unlabelled = [rows[start:end][~labelled[start:end]] for start, end in pairwise(split.starts)]
 
     def draw(self, class_: int, taken: dict[Role, int], rng: np.random.Generator) -> Int64[np.ndarray, "image"]:
-        """Draw images of a class for each role, given the number for each, one role after the other."""
+        """Draw images of a class, given the number for each role; return them in the order of the roles."""
         if not self.partitioned:
             return rng.choice(self.labelled[class_], sum(taken.values()), replace=False)
         with_labels = rng.choice(self.labelled[class_], taken[Role.SUPPORT] + taken[Role.QUERY], replace=False)
@@ -57,7 +57,7 @@ class ClassPools:
         return np.array([len(self.labelled[class_]) for class_ in classes]) - beside
 
     def check_room(self, setting: Setting) -> None:
-        """Refuse a setting if the split has too few classes, or a class too few images."""
+        """Refuse a setting for which the split has too few classes, or a class too few images."""
         split, needed = self.split, setting.way + setting.distractors
         if needed > len(split.classes):
             distractors = f" and {setting.distractors} distractor classes" if setting.distractors else ""

@@ -1,4 +1,4 @@
-"""What every sampler is: it draws what a training step learns from."""
+"""The interface of samplers, which draw the episodes or mini-batches of a training step."""
 
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -24,11 +24,11 @@ class Drawn(Protocol):
 
 @runtime_checkable
 class Sampler(Protocol):
-    """Draws at random from a split; the same seed draws the same."""
+    """Draws at random from a split. The seed determines what it draws."""
 
     split: Split
     state: dict[str, Any]
-    """The state of the random generator, as JSON can hold it; assign it to continue from there."""
+    """The state of the random generator as plain data for JSON; assign it to continue from there."""
 
     def draw(self) -> Any:
         """Draw the next episode or mini-batch."""
@@ -38,14 +38,14 @@ class Sampler(Protocol):
 
 
 def load_images(split: Split, drawn: list[Any]) -> Float[Tensor, "drawn node channel height width"]:
-    """Load the images of several draws of one shape."""
+    """Load the images of several draws of the same shape."""
     rows = np.stack([one.images for one in drawn])
     images = split.load(rows.reshape(-1))
     return images.view(*rows.shape, *images.shape[1:])
 
 
 def generator(seed: int) -> np.random.Generator:
-    """Return a random generator for a seed that a user gave."""
+    """Return a random generator for the user's seed."""
     if not 0 <= seed < 2**63:
         raise TPNError(f"--seed must be at least 0 and below 2^63, not {seed}.")
     return np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""What an episode is made of."""
+"""The composition of an episode: way, shot, queries, unlabelled images, distractors."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -8,12 +8,12 @@ from tpn.errors import TPNError
 BatchNorm: TypeAlias = Literal["running", "batch"]
 """The statistics that batch normalisation uses in a test: those of training, or those of the episode."""
 TEST_SEED = 0
-"""Which episodes a test has by default: the same for every method, whatever the seed of its training."""
+"""The default seed of test episodes: they are the same for every method, whatever the seed of its training."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What an episode is made of."""
+    """Composition of an episode."""
 
     way: int = 5
     """Classes in an episode."""
@@ -34,7 +34,7 @@ class Setting:
     """The fraction of each training class that has labels; support and queries come from it, unlabelled images from
     the rest (default: with --unlabelled 0.4, or 0.1 on tieredImageNet; otherwise 1)."""
     split_seed: int = 0
-    """Which partition of the training classes into labelled and unlabelled images."""
+    """The seed of the partition of the training classes into labelled and unlabelled images."""
 
     def __post_init__(self) -> None:
         for name, least in (("way", 2), ("shot", 1), ("query", 1), ("unlabelled", 0), ("distractors", 0)):
@@ -61,7 +61,7 @@ class Setting:
             raise TPNError(f"--query-dirichlet must be a number above 0, not {self.query_dirichlet}.")
 
     def __str__(self) -> str:
-        """5-way 1-shot, 15 queries per class."""
+        """Describe the setting in one line, such as "5-way 1-shot, 15 queries per class"."""
         if self.query_counts is not None:
             queries = f"{'+'.join(map(str, self.query_counts))} queries"
         elif self.query_dirichlet is not None:
@@ -76,5 +76,5 @@ class Setting:
 
     @property
     def most_queries(self) -> int:
-        """The largest number of queries that a class is sure to need."""
+        """The largest number of queries that a class certainly needs."""
         return max(self.query_counts) if self.query_counts is not None else self.query

@@ -1,4 +1,4 @@
-"""What a few-shot task is, and what a method learns from."""
+"""Episodes, tasks and mini-batches: what a method is trained and tested on."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -19,7 +19,7 @@ class Role(IntEnum):
 
 @dataclass(frozen=True)
 class Episode:
-    """One few-shot task as indices: support first, grouped by class, then queries, then unlabelled images."""
+    """One few-shot task as indices: the support grouped by class, then queries, then unlabelled images."""
 
     images: Int64[np.ndarray, "node"]
     """Rows of the split."""
@@ -32,9 +32,9 @@ class Episode:
 
 @dataclass(frozen=True)
 class Task:
-    """Episodes of one shape with something for each of their images: the images, or their embeddings.
+    """A batch of episodes of the same shape, with the pixels or the embedding of each image.
 
-    A task hands a method the labels of its support only.
+    It holds the labels of the support only.
     """
 
     inputs: Float[Tensor, "episode node *shape"]
@@ -42,11 +42,11 @@ class Task:
     support_labels: Int64[Tensor, "episode support"]
     way: int
     n_query: int
-    """Queries in an episode."""
+    """Number of queries in an episode."""
 
     @property
     def n_support(self) -> int:
-        """Labelled images in an episode: way x shot."""
+        """Number of labelled images in an episode: way x shot."""
         return self.support_labels.shape[1]
 
     @property
@@ -62,13 +62,13 @@ class Task:
         return self.inputs[:, self.n_support + self.n_query :]
 
     def with_inputs(self, inputs: Float[Tensor, "episode node *shape"]) -> "Task":
-        """Return the same task with something else for each image."""
+        """Return the same task with other inputs, such as embeddings instead of images."""
         return Task(inputs, self.support_labels, self.way, self.n_query)
 
 
 @dataclass(frozen=True)
 class TrainingTask(Task):
-    """A task to learn from: it has the labels of the queries too."""
+    """A task for training, which holds the labels of the queries too."""
 
     query_labels: Int64[Tensor, "episode query"]
     classes: Int64[Tensor, "episode way"]
@@ -77,7 +77,7 @@ class TrainingTask(Task):
 
 @dataclass(frozen=True)
 class LabelledBatch:
-    """Mini-batches of labelled images to learn from."""
+    """Mini-batches of labelled images for training."""
 
     inputs: Float[Tensor, "batch image *shape"]
     labels: Int64[Tensor, "batch image"]
@@ -85,14 +85,14 @@ class LabelledBatch:
 
 
 def as_task(episodes: list[Episode], inputs: Float[Tensor, "episode node *shape"]) -> Task:
-    """Make a task of episodes of one shape and something for each of their images, to test a method on."""
+    """Combine episodes of the same shape and their inputs (images or embeddings) into a task."""
     first = episodes[0]
     support = _labels(episodes, Role.SUPPORT).to(inputs.device)
     return Task(inputs, support, len(first.classes), int((first.role == Role.QUERY).sum()))
 
 
 def as_training_task(episodes: list[Episode], inputs: Float[Tensor, "episode node *shape"]) -> TrainingTask:
-    """Make a task of episodes of one shape and something for each of their images, for a method to learn from."""
+    """Combine episodes of the same shape and their inputs into a task for training."""
     task = as_task(episodes, inputs)
     classes = torch.from_numpy(np.stack([episode.classes for episode in episodes])).to(inputs.device)
     return TrainingTask(**vars(task), query_labels=query_labels(episodes).to(inputs.device), classes=classes)

@@ -1,4 +1,4 @@
-"""Networks that are trained anew on each task, as functions of their weights."""
+"""Networks that are adapted to each task, as functions of their weights."""
 
 import math
 from typing import TypeAlias
@@ -8,7 +8,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from tpn.backbones.batch_norm import forget_statistics
+from tpn.backbones.batch_norm import remove_running_statistics
 from tpn.episodes.task import Task
 from tpn.errors import TPNError
 from tpn.methods._config import Config, check_rounds
@@ -22,7 +22,7 @@ Scores: TypeAlias = Float[Tensor, "query way"]
 
 
 def check_inner(config: Config, inner_lr: float, *steps: tuple[str, int]) -> None:
-    """Refuse settings of an inner loop that are out of range: its learning rate, and its numbers of steps."""
+    """Refuse an inner learning rate or a number of inner steps that is out of range."""
     for name, least in steps:
         check_rounds(config, name, least)
     if not 0 < inner_lr <= 10:
@@ -30,51 +30,51 @@ def check_inner(config: Config, inner_lr: float, *steps: tuple[str, int]) -> Non
 
 
 class Classifier(nn.Module):
-    """A backbone and a linear layer. Batch normalisation always uses the batch at hand."""
+    """A backbone and a linear layer. Batch normalisation always uses the statistics of the batch."""
 
     def __init__(self, config: Config, dimensions: Dimensions) -> None:
         super().__init__()
         self.backbone = dimensions.build_backbone(config)
         self.head = nn.Linear(math.prod(self.backbone.map_shape), dimensions.way)
-        forget_statistics(self.backbone)
+        remove_running_statistics(self.backbone)
 
     def forward(
         self, images: Float[Tensor, "image channel height width"]
     ) -> tuple[Float[Tensor, "image way"], Float[Tensor, "image feature"]]:
-        """Scores, and the features that they come from, of normalised images."""
+        """Return the scores and the features of normalised images."""
         features = self.backbone.maps(images).flatten(1)
         return self.head(features), features
 
 
 class Adapting(Method):
-    """A method that adapts all weights of a classifier to the support of a task. Its head fixes the way."""
+    """A method that adapts all weights of a classifier to the support of a task. Its linear layer fixes the way."""
 
     def __init__(self, config: Config, dimensions: Dimensions) -> None:
         super().__init__(config, dimensions)
         self.network = Classifier(config, dimensions)
 
     def compile_backbone(self) -> None:
-        raise TPNError(f"{self.info.name} runs its network with other weights in each task: it cannot --compile it.")
+        raise TPNError(f"{self.info.name} runs its network with other weights in each task: it cannot use --compile.")
 
     def lower_precision(self, precision: torch.dtype) -> None:
         if precision == torch.float16:
-            raise TPNError(f"The gradients that {self.info.name} adapts by are too small for --precision float16.")
+            raise TPNError(f"The inner gradients of {self.info.name} are too small for --precision float16.")
         super().lower_precision(precision)
 
     @property
     def weights(self) -> Weights:
-        """The weights that every task starts from."""
+        """The weights from which every task starts."""
         return dict(self.network.named_parameters())
 
     def run(
         self, weights: Weights, images: Float[Tensor, "image channel height width"]
     ) -> tuple[Float[Tensor, "image way"], Float[Tensor, "image feature"]]:
-        """Scores and features of normalised images by a network with these weights."""
+        """Return the scores and features of normalised images from the network with these weights."""
         scores, features = functional_call(self.network, weights, (images,))
         return scores, features
 
     def normalised(self, task: Task) -> Task:
-        """The task with its images as the network takes them."""
+        """Return the task with normalised images."""
         images = self.network.backbone.prepare(task.inputs.flatten(0, 1))
         return task.with_inputs(images.view(*task.inputs.shape[:2], *images.shape[1:]))
 
@@ -82,7 +82,7 @@ class Adapting(Method):
         """Adapt to one task, and score its queries."""
         raise NotImplementedError
 
-    @torch.no_grad()  # gradients of torch.func are taken all the same; what is left out is that of the whole
+    @torch.no_grad()  # no gradient of the whole; torch.func still computes those of the inner steps
     def score(self, task: Task) -> Float[Tensor, "episode query way"]:
         task = self.normalised(task)
         tasks = zip(task.support, task.support_labels, task.query, strict=True)

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 from torch.func import grad, vmap
 
-from tpn.backbones.batch_norm import write_out
+from tpn.backbones.batch_norm import make_twice_differentiable
 from tpn.episodes.task import TrainingTask
 from tpn.methods._adaptation import Adapting, Labels, Query, Scores, Support, Weights, check_inner
 from tpn.methods._config import Config
@@ -18,7 +18,7 @@ from tpn.methods._registry import register_method
 
 @dataclass(frozen=True)
 class MAMLConfig(Config):
-    """MAML: learn weights from which a few steps of gradient descent on the support lead to a good classifier."""
+    """MAML: learn initial weights from which a few steps of gradient descent on the support give a good classifier."""
 
     backbone: str = "conv4-32"
     episodes: int = 240_000
@@ -32,9 +32,9 @@ class MAMLConfig(Config):
     test_steps: int = 10
     """Steps on the support in testing."""
     first_order: bool = False
-    """Leave out the gradient of the gradient: faster, and usually a little worse."""
+    """Ignore second derivatives: faster, and usually a little less accurate."""
     vectorised: bool = False
-    """Adapt to the tasks of a step in one vectorised pass instead of one after the other. Slower on CPUs."""
+    """Adapt to the tasks of a step in one vectorised pass instead of in turn. Slower on CPUs."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -47,8 +47,8 @@ class MAML(Adapting):
 
     Each task starts from the same weights of a network with a linear classifier and takes a few steps of gradient
     descent on the cross-entropy of its support. The queries are then classified by the adapted network, and the
-    gradient of their cross-entropy, taken through those steps, improves the common start. Batch normalisation uses the
-    batch at hand, in testing that of all queries of an episode: by it, queries share information.
+    gradient of their cross-entropy, taken through those steps, improves the initial weights. Batch normalisation uses
+    the statistics of the batch, in testing those of all queries of an episode: through them, queries share information.
 
     https://arxiv.org/abs/1703.03400
     """
@@ -66,14 +66,14 @@ class MAML(Adapting):
     def __init__(self, config: MAMLConfig, dimensions: Dimensions) -> None:
         super().__init__(config, dimensions)
         if config.vectorised:
-            write_out(self.network)
+            make_twice_differentiable(self.network)
 
     def inner_loss(self, weights: Weights, support: Support, labels: Labels, query: Query) -> Float[Tensor, ""]:
-        """What a task descends on to adapt."""
+        """Return the loss that a task minimises to adapt."""
         return F.cross_entropy(self.run(weights, support)[0], labels)
 
     def adapt(self, support: Support, labels: Labels, query: Query, steps: int) -> Weights:
-        """The weights after some steps on a task."""
+        """Return the weights after this number of steps on a task."""
         weights = self.weights
         for _ in range(steps):
             start = {name: weight.detach() for name, weight in weights.items()} if self.config.first_order else weights
@@ -87,7 +87,7 @@ class MAML(Adapting):
     def outer_loss(
         self, support: Support, labels: Labels, query: Query, query_labels: Int64[Tensor, "query"]
     ) -> tuple[Float[Tensor, ""], Scores]:
-        """The loss of one task after adapting to it, and the scores of its queries."""
+        """Return the loss of one task after adapting to it, and the scores of its queries."""
         weights = self.adapt(support, labels, query, self.config.inner_steps)
         scores = self.run(weights, query)[0]
         return F.cross_entropy(scores, query_labels), scores
@@ -100,7 +100,7 @@ class MAML(Adapting):
         return torch.stack([loss for loss, _ in each]).mean(), torch.stack([scores for _, scores in each])
 
     def learn(self, task: TrainingTask, backward: Backward = backward) -> Learned:
-        """Add the gradients of the tasks one after the other: only one of them needs memory at a time."""
+        """Add the gradients of the tasks in turn, which needs the memory of only one task at a time."""
         if self.config.vectorised:
             return super().learn(task)
         learned = []
@@ -111,6 +111,6 @@ class MAML(Adapting):
         return Learned.mean(learned)
 
     def parts(self, task: TrainingTask) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Support, its labels, queries and their labels, as the network takes them."""
+        """Return the support, its labels, the queries and their labels, with normalised images."""
         tasks = self.normalised(task)
         return tasks.support, tasks.support_labels, tasks.query, task.query_labels

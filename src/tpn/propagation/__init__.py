@@ -1,1 +1,1 @@
-"""The mathematics of the paper as pure functions on tensors, in the order of use: affinity, graph, solvers."""
+"""The mathematics of the paper as pure functions on tensors: affinity, graph, solvers, in order of use."""

@@ -1,4 +1,4 @@
-"""From affinities to the graph that labels spread on: nearest neighbours, then normalisation."""
+"""From affinities to the graph for propagation: nearest neighbours, then normalisation."""
 
 import torch
 from jaxtyping import Bool, Float
@@ -8,9 +8,9 @@ from torch import Tensor
 def neighbour_mask(
     W: Float[Tensor, "*episode node node"], k: int, mutual: bool = False
 ) -> Bool[Tensor, "*episode node node"]:
-    """Which edges stay in the k-nearest-neighbour graph, the node itself counting as its first neighbour.
+    """Return the edges of the k-nearest-neighbour graph; each node counts as its own first neighbour.
 
-    An edge stays if either of its ends chose it, or, where `mutual`, if both did.
+    An edge is kept if one of its nodes is among the neighbours of the other or, with `mutual`, if both are.
     """
     k = min(k, W.shape[-1])
     nearest = W.detach().topk(k, dim=-1).indices
@@ -22,12 +22,12 @@ def neighbour_mask(
 def connect(
     W: Float[Tensor, "*episode node node"], k: int, mutual: bool = False
 ) -> Float[Tensor, "*episode node node"]:
-    """Keep each node's k strongest edges. The choice carries no gradient, the kept weights do."""
+    """Keep each node's k strongest edges. Gradients flow through their weights, not through the choice."""
     return W.masked_fill(~neighbour_mask(W, k, mutual), 0)
 
 
 def normalise(W: Float[Tensor, "*episode node node"]) -> Float[Tensor, "*episode node node"]:
-    """S = D^(-1/2) W D^(-1/2). A node without any edge keeps none."""
+    """Return S = D^(-1/2) W D^(-1/2). The row of a node without edges is zero."""
     degree = W.sum(-1)
     isolated = degree < torch.finfo(W.dtype).tiny ** 0.5  # below this the gradient of D^(-1/2) would overflow
     root = degree.masked_fill(isolated, 1).rsqrt().masked_fill(isolated, 0)

@@ -1,4 +1,4 @@
-"""The network g that finds a length scale for each image from its feature map."""
+"""Length scales: the network g that predicts one for each image, and estimates from the data."""
 
 import math
 
@@ -12,9 +12,9 @@ from tpn.propagation.affinity import SMALLEST_SCALE, mean_squared_distances
 
 
 class LengthScale(nn.Module):
-    """σ = g(f(x)): two convolutional blocks (64 filters, then 1) whose pools round up, then 8 units and 1.
+    """σ = g(f(x)): two convolutional blocks (64 filters, then 1) whose pooling rounds up, then layers of 8 units and 1.
 
-    Nothing bounds σ: it may be negative or near zero, as in the paper.
+    As in the paper, σ is not bounded: it may be negative or near zero.
     """
 
     def __init__(self, map_shape: tuple[int, int, int]) -> None:
@@ -35,14 +35,14 @@ class LengthScale(nn.Module):
 
     @torch.no_grad()
     def start_at(self, sigma: float) -> None:
-        """Let every image start near this length scale."""
+        """Initialise the last layer so that σ is near this value for every image."""
         self.out.weight.mul_(0.1 * sigma)
         self.out.bias.fill_(sigma)
 
 
 @torch.no_grad()
 def typical_scale(features: Float[Tensor, "node feature"], k: int) -> float:
-    """The σ at which the weight of an edge to a typical one of the k nearest neighbours is exp(-1)."""
+    """Return the σ for which the edge to a typical one of the k nearest neighbours has weight exp(-1)."""
     distances = mean_squared_distances(features)
     k = min(k, len(features))
     nearest = distances.topk(k, dim=-1, largest=False).values[:, 1:]  # the first is the node itself
@@ -51,7 +51,7 @@ def typical_scale(features: Float[Tensor, "node feature"], k: int) -> float:
 
 
 def median_scale(distances: Float[Tensor, "*episode node node"]) -> Float[Tensor, "*episode 1 1"]:
-    """The median heuristic: the σ that is the median distance of two different nodes, given squared distances."""
+    """Return σ by the median heuristic: the median distance of two different nodes, from squared distances."""
     nodes = distances.shape[-1]
     if nodes < 2:
         return torch.ones_like(distances[..., :1, :1])
