@@ -1,1 +1,1 @@
-"""One file per few-shot method; machinery that methods share is in the files with an underscore."""
+"""One file per few-shot method; code that methods share is in the files with an underscore."""

@@ -1,4 +1,4 @@
-"""What methods share that train a classifier of all training classes, without episodes."""
+"""Base class of methods that train a classifier of all training classes, without episodes."""
 
 import math
 
@@ -15,7 +15,7 @@ from tpn.methods._method import Backward, Dimensions, Learned, Method, backward
 
 
 class ClassifierTraining(Method):
-    """A backbone and a linear layer that learn to classify all training classes. Scoring is up to the subclass."""
+    """A backbone and a linear layer, trained to classify all training classes. Subclasses define `score`."""
 
     config: ClassifierConfig
 
@@ -34,7 +34,7 @@ class ClassifierTraining(Method):
         return maps.flatten(1)
 
     def learn(self, task: LabelledBatch, backward: Backward = backward) -> Learned:
-        """Learn the training class of each image, one mini-batch after the other."""
+        """Add the gradients of classifying the images of each mini-batch."""
         learned = []
         for images, classes in zip(task.inputs, task.labels, strict=True):
             scores = self.head(self.embed(images))

@@ -1,4 +1,4 @@
-"""The settings that every method has: its backbone, and how it is trained. Nothing here needs torch."""
+"""Settings of every method: its backbone and its training. This module does not import torch."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,16 +13,17 @@ Schedule: TypeAlias = Literal["halve", "linear", "step", "cosine"]
 
 @dataclass(frozen=True)
 class Config:
-    """The settings that every method has; a method's own class adds its own and may change these defaults."""
+    """Settings of every method. The settings class of a method adds its own, and may change these defaults."""
 
     backbone: str = "conv4"
     """The network from images to feature maps: a name that `tpn backbones` lists (conv4, resnet12, …), or
-    package.module:Name for a network of your own; in Python also an nn.Module, or what builds one."""
+    package.module:Name for a network of your own; in Python also an nn.Module, or a class or function that builds
+    one."""
     drop_block: float = 0.0
-    """DropBlock: the fraction of its last feature maps that a resnet12 drops in training."""
+    """DropBlock: the fraction of its last feature maps that a resnet12 sets to zero in training."""
     augment: tuple[Augmentation, ...] = ()
     """Augment training images at random: crop (shift by up to an eighth), flip (left to right), jitter (brightness,
-    contrast and saturation). The paper does not."""
+    contrast and saturation). The paper uses no augmentation."""
     episodes: int = 10_000
     """Training episodes."""
     episodes_per_step: int = 1
@@ -32,30 +33,30 @@ class Config:
     lr: float = 1e-3
     """The learning rate."""
     momentum: float = 0.0
-    """Nesterov momentum of --optimiser sgd; 0 is none."""
+    """Nesterov momentum of --optimiser sgd; 0 switches it off."""
     weight_decay: float = 0.0
     """Weight decay for the weights of convolutions and linear layers, not for biases and normalisation (with Adam,
     decoupled from the gradient: AdamW)."""
     clip: float = 0.0
-    """Clip the norm of the gradient to this value; 0 never does."""
+    """Clip the norm of the gradient to this value; 0 switches clipping off."""
     schedule: Schedule = "halve"
-    """How the learning rate falls: halved every --halve-every episodes (halve), to zero at the last episode linearly
-    (linear) or along a cosine (cosine), or dropped at some points (step). All but the first depend on --episodes: a run
-    that is resumed with more episodes follows the new schedule."""
+    """Learning rate schedule: halved every --halve-every episodes (halve), to zero at the last episode linearly
+    (linear) or along a cosine (cosine), or multiplied by --drop-by at --drop-at (step). All but halve depend on
+    --episodes: a run that is resumed with more episodes follows the new schedule."""
     halve_every: int = 10_000
     """Episodes between halvings of the learning rate (--schedule halve)."""
     drop_at: tuple[float, ...] = (0.6, 0.8)
     """Drop the learning rate after these fractions of the episodes (--schedule step)."""
     drop_by: float = 0.1
-    """The factor of each drop."""
+    """The factor by which each drop multiplies the learning rate."""
     warm_up: int = 0
-    """Raise the learning rate linearly from zero during this many first episodes."""
+    """Raise the learning rate linearly from zero over this number of episodes."""
     validate_every: int = 100
-    """Validate, and save, after every this many episodes."""
+    """Episodes between validations; each validation saves a checkpoint."""
     validation_episodes: int = 100
-    """Episodes in a validation; the same ones each time."""
+    """Episodes in a validation, the same each time."""
     patience: int = 50
-    """Stop after this many validations in a row without a better accuracy; 0 never stops early."""
+    """Stop after this number of validations in a row without a better accuracy; 0 never stops early."""
 
     def __post_init__(self) -> None:
         for name in ("episodes", "episodes_per_step", "halve_every", "validate_every", "validation_episodes"):
@@ -69,7 +70,7 @@ class Config:
         if not 0 <= self.momentum < 1:
             raise TPNError(f"--momentum must be at least 0 and below 1, not {self.momentum}.")
         if self.momentum and self.optimiser != "sgd":
-            raise TPNError(f"--momentum is for --optimiser sgd: {self.optimiser} has its own.")
+            raise TPNError(f"--momentum is for --optimiser sgd, not for {self.optimiser}.")
         if not 0 <= self.weight_decay < 1:
             raise TPNError(f"--weight-decay must be at least 0 and below 1, not {self.weight_decay}.")
         if not 0 <= self.clip < float("inf"):
@@ -83,12 +84,12 @@ class Config:
 
 @dataclass(frozen=True)
 class ClassifierConfig(Config):
-    """Train a classifier of all training classes, on mini-batches instead of episodes."""
+    """Settings of methods that train a classifier of all training classes, on mini-batches instead of episodes."""
 
     episodes: int = 10_000
-    """Training mini-batches, which are to this method what episodes are to others."""
+    """Training mini-batches; where other settings count episodes, they count mini-batches."""
     batch_size: int = 128
-    """Images in a mini-batch. (--way, --shot and --query are for validation.)"""
+    """Images in a mini-batch. (--way, --shot and --query apply to validation.)"""
     label_smoothing: float = 0.0
     """Label smoothing: the probability taken from the true class and spread over all classes."""
     augment: tuple[Augmentation, ...] = ("crop", "flip")
@@ -108,14 +109,14 @@ class ClassifierConfig(Config):
 
 
 def check_at_least(config: Config, name: str, least: int) -> None:
-    """Refuse a whole number that is too small."""
+    """Refuse a setting that is too small."""
     value = getattr(config, name)
     if value < least:
         raise TPNError(f"--{name.replace('_', '-')} must be at least {least}, not {value}.")
 
 
 def check_rounds(config: Config, name: str, least: int) -> None:
-    """Refuse a number of repetitions, or a size, that is too small or far too large."""
+    """Refuse a number of iterations, or a size, that is too small or far too large."""
     check_at_least(config, name, least)
     if getattr(config, name) > MOST_ROUNDS:
         raise TPNError(f"--{name.replace('_', '-')} must be at most {MOST_ROUNDS}, not {getattr(config, name)}.")

@@ -1,4 +1,4 @@
-"""A method in use: embedding images in batches and scoring tasks, without gradients for its own weights."""
+"""Inference: embedding images in batches and scoring tasks, without gradients of the weights."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +17,10 @@ IMAGES_AT_ONCE = 64
 
 @contextmanager
 def testing(method: Method) -> Iterator[None]:
-    """Put a method into test mode with frozen parameters; only a method that adapts to a task then builds a graph."""
+    """Use a method in evaluation mode, with frozen parameters, inside this block.
+
+    Only a method that adapts to a task then records operations for gradients.
+    """
     was_training = method.training
     learning = [parameter for parameter in method.parameters() if parameter.requires_grad]
     method.eval()
@@ -37,7 +40,7 @@ def embed_in_batches(
     load: Callable[[int, int], Float[Tensor, "image channel height width"]],
     advance: Callable[[int], None] = lambda count: None,
 ) -> Float[Tensor, "count *feature"]:
-    """Embed `count` images, which `load(first, last)` gives, a batch at a time."""
+    """Embed `count` images, a batch at a time, as `load(first, last)` returns them."""
     features: Tensor | None = None
     for first in range(0, count, IMAGES_AT_ONCE):
         last = min(first + IMAGES_AT_ONCE, count)
@@ -56,7 +59,8 @@ def finite_scores(method: Method, task: Task) -> Float[Tensor, "episode query wa
     scores = method.score(task).detach().cpu()
     if not torch.isfinite(scores).all():
         raise TPNError(
-            f"{method.info.name} gives scores that are not finite numbers: its settings or training are out of range."
+            f"{method.info.name} gives scores that are not finite: its settings are out of range, or its training "
+            "diverged."
         )
     return scores
 

@@ -1,4 +1,4 @@
-"""What every few-shot method is: settings, an embedding, scores and a way to learn."""
+"""The base class of few-shot methods: settings, an embedding, scores, a loss."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,34 +22,33 @@ from tpn.images.split import Split
 from tpn.methods._config import Config
 
 Backward: TypeAlias = Callable[[Tensor], None]
-"""Adds the gradients of a loss. Training with float16 scales the loss here."""
+"""A function that adds the gradients of a loss; in float16 training it scales the loss."""
 
 
 @dataclass(frozen=True)
 class Info:
-    """What a method is."""
+    """Properties of a method."""
 
     name: str
     paper: str
     transduction: Literal["yes", "bn", "no"]
-    """Do queries share information: by the method itself, by batch normalisation only, or not at all."""
+    """Whether queries share information: by the method itself, by batch normalisation only, or not at all."""
     fixed_way: bool = False
-    """Is it trained for one number of classes only?"""
+    """Whether it can only be tested with the number of classes it was trained with."""
     fixed_shot: bool = False
-    """Is it trained for one number of shots only?"""
+    """Whether it can only be tested with the number of shots it was trained with."""
     equivariant: bool = True
-    """Does relabelling the classes permute its scores?"""
+    """Whether relabelling the classes permutes its scores."""
     unlabelled: Literal["ignores", "uses", "needs"] = "ignores"
-    """Does it use unlabelled images beside the support and the queries?"""
+    """Whether it uses unlabelled images besides the support and the queries."""
     learns_from: Literal["episodes", "mini-batches"] = "episodes"
-    """What a training step is made of: episodes like those of a test, or mini-batches of all training classes."""
-
+    """Whether a training step draws episodes, as in a test, or mini-batches of all training classes."""
     head: bool = False
-    """Does it score embeddings without any weights of its own, so that it can be tested on features alone?"""
+    """Whether it scores embeddings without weights of its own, so that it can be tested on features."""
 
     @property
     def counted_in(self) -> tuple[str, str]:
-        """The unit that its training is counted in: singular and plural."""
+        """The unit of its training length, in singular and plural."""
         return ("episode", "episodes") if self.learns_from == "episodes" else ("mini-batch", "mini-batches")
 
 
@@ -58,7 +57,7 @@ AnyConfig: TypeAlias = Config  # inside Method, `Config` is its own settings cla
 
 @dataclass(frozen=True)
 class Dimensions:
-    """The data that a network is built for."""
+    """The shape of the data for which a network is built."""
 
     channels: int
     image_size: int
@@ -70,7 +69,7 @@ class Dimensions:
     std: tuple[float, ...] = ()
 
     def build_backbone(self, config: Config) -> Backbone:
-        """Build a new backbone, as the settings want it, for such images."""
+        """Build the backbone of these settings for images of this shape."""
         return build_backbone(config.backbone, self.channels, self.image_size, self.mean, self.std, config.drop_block)
 
 
@@ -83,22 +82,22 @@ class Learned:
 
     @classmethod
     def of(cls, loss: Tensor, scores: Float[Tensor, "*node way"], labels: Int64[Tensor, "*node"]) -> "Learned":
-        """From a loss, and the scores of images of these classes."""
+        """Compute the accuracy from the scores of images with these labels."""
         return cls(loss.item(), (scores.detach().argmax(-1) == labels).float().mean().item())
 
     @classmethod
     def mean(cls, several: list["Learned"]) -> "Learned":
-        """The mean of several tasks."""
+        """Return the mean loss and accuracy of several tasks."""
         return cls(fmean(one.loss for one in several), fmean(one.accuracy for one in several))
 
 
 def backward(loss: Tensor) -> None:
-    """Add the gradients of a loss as they are."""
+    """Add the gradients of a loss, without scaling."""
     loss.backward()  # type: ignore[no-untyped-call]
 
 
 class Method(nn.Module):
-    """A few-shot method. A new one is a subclass with `info`, `Config`, `embed` and `score`.
+    """Base class of few-shot methods. Subclasses define `info`, `Config`, `embed` and `score`.
 
     On tensors it works like a scikit-learn classifier: `method.fit(support, labels).predict(query)`.
     """
@@ -117,7 +116,7 @@ class Method(nn.Module):
 
     @property
     def backbones(self) -> list[Backbone]:
-        """The backbones among its parts."""
+        """The backbones among its modules."""
         return [part for part in self.modules() if isinstance(part, Backbone)]
 
     def compile_backbone(self) -> None:
@@ -126,12 +125,12 @@ class Method(nn.Module):
             backbone.compile_blocks()
 
     def lower_precision(self, precision: torch.dtype) -> None:
-        """Let the backbone compute in this number format in training."""
+        """Use this precision for the backbone in training."""
         for backbone in self.backbones:
             backbone.precision = precision
 
     def embed(self, images: Float[Tensor, "image channel height width"]) -> Float[Tensor, "image *feature"]:
-        """Embed images: the part of the method that does not depend on the task (if there is none, the images)."""
+        """Embed images: the part of the method that does not depend on the task. By default, return the images."""
         return images
 
     def forward(self, images: Float[Tensor, "image channel height width"]) -> Float[Tensor, "image *feature"]:
@@ -140,11 +139,11 @@ class Method(nn.Module):
 
     @property
     def embeds(self) -> bool:
-        """Does it have an embedding, which is worth keeping?"""
+        """Whether it has an embedding, so that each image need be embedded only once."""
         return type(self).embed is not Method.embed
 
     def score(self, task: Task) -> Float[Tensor, "episode query way"]:
-        """Score every query of embedded episodes for every class. A method may adapt to the task."""
+        """Return the score of every query for every class, given embedded episodes. A method may adapt to the task."""
         raise NotImplementedError
 
     def loss(self, task: TrainingTask) -> tuple[Float[Tensor, ""], Float[Tensor, "episode query way"]]:
@@ -160,24 +159,24 @@ class Method(nn.Module):
 
     @classmethod
     def sampler(cls, split: Split, setting: Setting, config: AnyConfig, seed: int) -> Sampler:
-        """Return what draws the training steps: by default episodes of this setting."""
+        """Return the sampler of training steps: by default, of episodes of this setting."""
         return EpisodeSampler(split, setting, seed)
 
     def initialise(self, task: Any) -> None:
-        """Look at the first training step before training begins, for an initialisation that depends on the data."""
+        """Initialise weights that depend on the data, given the first training step. By default, do nothing."""
 
     def graph(self, task: Task) -> Float[Tensor, "episode node node"] | None:
         """Return the edge weights between the nodes of embedded episodes, if the method builds a graph."""
         return None
 
     def embedded(self, task: Task) -> Task:
-        """Return the task with its images embedded, each episode by itself: they share no batch statistics."""
+        """Return the task with its images embedded, each episode separately: they share no batch statistics."""
         return task.with_inputs(torch.stack([self.embed(images) for images in task.inputs]))
 
-    # on tensors, as in scikit-learn
+    # the interface of a scikit-learn classifier
 
     def fit(self, support: Tensor | np.ndarray, labels: Sequence[Any] | np.ndarray | Tensor) -> "Method":
-        """Remember the labelled images of one task.
+        """Store the labelled images of one task.
 
         Parameters
         ----------
@@ -201,7 +200,7 @@ class Method(nn.Module):
         return self
 
     def decision_function(self, query: Tensor | np.ndarray) -> Float[Tensor, "query way"]:
-        """Return the score of each query for each class of `classes_`. A transductive method uses all of them."""
+        """Return the score of each query for each class of `classes_`. A transductive method uses all queries."""
         if not hasattr(self, "classes_"):
             raise TPNError(f"{self.info.name} has no task yet: call fit(support, labels) first.")
         from tpn.methods._inference import scores_of_task
@@ -219,7 +218,7 @@ class Method(nn.Module):
 
 
 def check_way_and_shot(info: Info, dimensions: Dimensions, way: int, shots: Sequence[int] | np.ndarray) -> None:
-    """Refuse a task that a method was not trained for, given the number of classes and of shots of each."""
+    """Refuse a way, or shots of its classes, that the method was not trained for."""
     if info.fixed_way and way != dimensions.way:
         raise TPNError(
             f"{info.name} was trained for {dimensions.way} classes, with an output for each: it cannot be used with "
@@ -228,6 +227,6 @@ def check_way_and_shot(info: Info, dimensions: Dimensions, way: int, shots: Sequ
     if info.fixed_shot and set(shots) != {dimensions.shot}:
         found = " and ".join(sorted({str(shot) for shot in shots}))
         raise TPNError(
-            f"{info.name} was trained with {dimensions.shot} shots and takes no other number: it cannot be used with "
-            f"--shot {found}."
+            f"{info.name} was trained with {dimensions.shot} shots and supports no other number: it cannot be used "
+            f"with --shot {found}."
         )

@@ -1,4 +1,4 @@
-"""What methods share that propagate the labels of the support over a graph: TPN, TPN-semi, label propagation."""
+"""Base class of methods that propagate labels over a graph: TPN, TPN-semi, label propagation."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -16,17 +16,17 @@ from tpn.propagation.graph import connect, normalise
 from tpn.propagation.solvers import label_matrix, propagate, propagate_stepwise
 
 LARGEST_ALPHA = 0.9999
-"""With more, float32 could not tell I - αS from a singular matrix."""
+"""The largest α for which I - αS is not numerically singular in float32."""
 
 
 @dataclass(frozen=True)
 class PropagationConfig(Config):
-    """The settings of methods that propagate labels over a graph."""
+    """Settings of methods that propagate labels over a graph."""
 
     k: int = 20
     """Nearest neighbours of each image in the graph, itself included."""
     mutual: bool = False
-    """Keep an edge only if both ends are among each other's nearest neighbours; otherwise one is enough."""
+    """Keep an edge only if each node is among the nearest neighbours of the other; otherwise one of them suffices."""
     alpha: float = 0.99
     """How far labels propagate: the weight of the neighbours against the given labels, between 0 and 1."""
     learn_alpha: bool = False
@@ -49,7 +49,7 @@ class PropagationConfig(Config):
 class Propagating(Method):
     """A method that propagates the labels of the support over a graph of all images of an episode.
 
-    The embedding and the edge weights are up to the subclass.
+    Subclasses define the embedding and the edge weights.
     """
 
     config: PropagationConfig
@@ -63,7 +63,7 @@ class Propagating(Method):
 
     @property
     def alpha(self) -> float | Float[Tensor, ""]:
-        """The weight of the neighbours."""
+        """α, the weight of the neighbours."""
         if self.config.learn_alpha:
             return LARGEST_ALPHA * torch.sigmoid(self.alpha_logit)
         return self.config.alpha
@@ -82,7 +82,7 @@ class Propagating(Method):
     def spread(
         self, W: Float[Tensor, "*episode node node"], labels: Int64[Tensor, "*episode support"], way: int
     ) -> Float[Tensor, "*episode node way"]:
-        """Return F*, the score of every node for every class, when the first nodes have these labels."""
+        """Return F*, the score of every node for every class, given the labels of the first nodes."""
         S = normalise(self.strongest(W))
         Y = label_matrix(F.pad(labels, (0, S.shape[-1] - labels.shape[-1]), value=-1), way, like=S)
         if self.config.solver == "iterative":

@@ -1,4 +1,4 @@
-"""Class prototypes, which many methods share: weighted means, and squared distances to them."""
+"""Class prototypes: weighted means, and squared distances to them."""
 
 import torch.nn.functional as F
 from jaxtyping import Float, Int64
@@ -8,14 +8,14 @@ from torch import Tensor
 def memberships(
     labels: Int64[Tensor, "*episode node"], way: int, like: Float[Tensor, "..."]
 ) -> Float[Tensor, "*episode node way"]:
-    """One-hot rows: the class of each node."""
+    """Return the class of each node as a one-hot row."""
     return F.one_hot(labels, way).to(like)
 
 
 def class_means(
     features: Float[Tensor, "*episode node feature"], membership: Float[Tensor, "*episode node way"]
 ) -> Float[Tensor, "*episode way feature"]:
-    """Return the mean of each class, in which nodes count by their membership."""
+    """Return the mean of each class, weighted by membership."""
     total: Tensor = membership.mT @ features
     return total / membership.sum(-2)[..., None]
 
@@ -25,9 +25,9 @@ def squared_distances(
 ) -> Float[Tensor, "*episode node way"]:
     """Return the squared Euclidean distance of every node to every prototype, by a matrix product.
 
-    The mean of the prototypes is subtracted first, which keeps distances and loses fewer digits in float32.
+    The mean of the prototypes is subtracted first, which leaves distances unchanged and loses fewer digits in float32.
     """
-    middle = prototypes.detach().mean(-2, keepdim=True)
-    features, prototypes = features - middle, prototypes - middle
+    centre = prototypes.detach().mean(-2, keepdim=True)
+    features, prototypes = features - centre, prototypes - centre
     squares = features.square().sum(-1)[..., :, None] + prototypes.square().sum(-1)[..., None, :]
     return squares - 2 * features @ prototypes.mT

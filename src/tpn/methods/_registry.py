@@ -1,4 +1,4 @@
-"""All methods by name. Lists, help texts, tests over all methods and reports are made from here."""
+"""The registry of methods. Lists, help texts, reports and the tests of all methods are generated from it."""
 
 from difflib import get_close_matches
 from functools import cache
@@ -12,7 +12,7 @@ from tpn.errors import TPNError
 if TYPE_CHECKING:
     from tpn.methods._config import Config
     from tpn.methods._method import Dimensions, Method
-else:  # names are known without torch, which a method needs
+else:  # listing names must not import torch, as loading a method does
     Config = Dimensions = Method = Any
 
 ENTRY_POINTS = "tpn.methods"
@@ -21,9 +21,9 @@ _METHODS: dict[str, type[Method]] = {}
 
 
 def register_method(method: AnyMethod) -> AnyMethod:
-    """Make a method known by its name: a class decorator for subclasses of `tpn.Method`.
+    """Register a method under its name: a class decorator for subclasses of `tpn.Method`.
 
-    Every command and call then takes `method.info.name`. An installed package can offer methods by the entry point
+    Every command and call then accepts `method.info.name`. An installed package can provide methods by the entry point
     group `tpn.methods` instead.
     """
     name = method.info.name
@@ -31,7 +31,7 @@ def register_method(method: AnyMethod) -> AnyMethod:
     if name in _built_in() and method.__module__ != _module(name):
         known = find_method(name)
     if known is not None and (known.__module__, known.__qualname__) != (method.__module__, method.__qualname__):
-        raise TPNError(f"There is already a method called {name!r}: choose another name.")
+        raise TPNError(f"There is already a method called {name!r}. Choose another name.")
     _METHODS[name] = method
     return method
 
@@ -47,7 +47,7 @@ def all_methods() -> dict[str, type[Method]]:
 
 
 def find_method(name: str) -> type[Method]:
-    """Find a method by its name."""
+    """Return the method of this name."""
     if name not in _METHODS:
         if name in _built_in():
             import_module(_module(name))
@@ -67,7 +67,7 @@ def build_method(name: str, config: Config, dimensions: Dimensions) -> Method:
 
 @cache
 def _built_in() -> frozenset[str]:
-    """Every file of this folder without an underscore is a method, and named after it."""
+    """Return the names of the methods in this folder: one per file without an underscore."""
     return frozenset(
         file.stem.replace("_", "-") for file in Path(__file__).parent.glob("*.py") if not file.stem.startswith("_")
     )

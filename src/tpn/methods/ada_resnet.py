@@ -15,22 +15,22 @@ from tpn.methods._prototypes import memberships
 from tpn.methods._registry import register_method
 
 SHARPNESS = 10.0
-"""Of the attention at the start; it is learned."""
+"""The initial factor of the attention's cosines; it is learned."""
 
 
 @dataclass(frozen=True)
 class AdaResNetConfig(Config):
-    """Conditionally shifted neurons: shift activations by what a memory of the support's errors says. With --backbone
-    resnet12 it is the paper's adaResNet, with conv4 its adaCNN."""
+    """Conditionally shifted neurons: shift activations by values from a memory of the support's errors. With
+    --backbone resnet12 it is the paper's adaResNet, with conv4 its adaCNN."""
 
     shifted_blocks: int = 2
-    """How many of the last blocks of the backbone are shifted (and the output always is)."""
+    """Number of last blocks of the backbone to shift (the output always is)."""
     key_size: int = 64
-    """Numbers by which a query finds what is like it in the memory."""
+    """Size of the memory's keys."""
     hidden: int = 64
-    """Units of the networks that make shifts of errors."""
+    """Hidden units of the networks that compute the memory's values."""
     shift: bool = True
-    """Shift by what the memory says; without it, the network does not adapt to its task at all."""
+    """Shift activations; without it, the network does not adapt to its task at all."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -42,10 +42,10 @@ class AdaResNetConfig(Config):
 class AdaResNet(Method):
     """Munkhdalai et al., "Rapid Adaptation with Conditionally Shifted Neurons", ICML 2018.
 
-    A network with a linear classifier sees the support. For each image of it, a memory keeps a key, made of its
-    features, and for each layer that is to be shifted a value, made by a small network of the error at the output
-    ("direct feedback") and the layer's activations. A query finds the values of images like it by attention to their
-    keys; their mean shifts its activations, and the scores themselves.
+    A network with a linear classifier first processes the support. For each of its images, a memory stores a key
+    computed from its features and, for each shifted layer, a value that a small network computes from the error at the
+    output ("direct feedback") and the layer's activations. A query attends to the keys; the weighted mean of the values
+    shifts its activations, and the scores.
 
     https://arxiv.org/abs/1712.09926
     """
@@ -82,7 +82,7 @@ class AdaResNet(Method):
     def classify(
         self, images: Float[Tensor, "image channel height width"], labels: Int64[Tensor, "support"]
     ) -> Float[Tensor, "query way"]:
-        """The scores of the queries of one task, whose first images have these labels."""
+        """Return the scores of the queries of one task, given the labels of its first images."""
         prepared, shots = self.backbone.prepare(images), len(labels)
         if not self.config.shift:
             scores: Tensor = self.head(self.backbone.maps(prepared).flatten(1))

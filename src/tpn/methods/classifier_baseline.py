@@ -12,16 +12,16 @@ from tpn.methods._prototypes import class_means, memberships
 from tpn.methods._registry import register_method
 
 SCALE = 10.0
-"""Cosines are multiplied by it."""
+"""The factor of the cosines."""
 
 
 @register_method
 class ClassifierBaseline(ClassifierTraining):
     """Chen et al., "Meta-Baseline: Exploring Simple Meta-Learning for Few-Shot Learning", ICCV 2021.
 
-    The network learns to tell all training classes apart, without episodes. Then its last layer is left out: a class of
-    a task is the mean of its support's features, and the score of a query the cosine of the angle to it. `tpn pretrain`
-    trains it, as the first stage of other methods.
+    The network learns to classify all training classes, without episodes. In a test its last layer is removed: the
+    prototype of a class is the mean of its support's features, and the score of a query is the cosine of the angle to
+    it. `tpn pretrain` trains it as the first stage of other methods.
 
     https://arxiv.org/abs/2003.04390
     """

@@ -16,21 +16,21 @@ from tpn.methods._prototypes import memberships
 from tpn.methods._registry import register_method
 
 FLAT = 1e4
-"""The variance of weights that nothing is known about."""
+"""The variance of weights without a prior."""
 CLOSE = 1e-5
-"""How near the gradient must be to zero."""
+"""The tolerance of the gradient."""
 
 
 @dataclass(frozen=True)
 class DiscriminativeKShotConfig(ClassifierConfig):
-    """Discriminative k-shot learning: learn to tell all training classes apart, and from the weights of that what
-    weights new classes will have."""
+    """Discriminative k-shot learning: train a classifier of all training classes, and fit a prior for the weights of
+    new classes to its weights."""
 
     prior: Literal["isotropic", "diagonal", "none"] = "isotropic"
-    """What the weights of the training classes say about those of new ones: how large they are, each feature's by
-    itself (diagonal) or all alike (isotropic); or nothing (none), which leaves logistic regression, ended early."""
+    """The Gaussian prior for the weights of new classes, fitted to those of the training classes: one variance per
+    feature (diagonal), or one for all (isotropic); or no prior (none), which is logistic regression, stopped early."""
     steps: int = 200
-    """Steps, at most, to the most probable weights of a task's classes."""
+    """Maximum number of steps to find the most probable weights in a task."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -41,9 +41,9 @@ class DiscriminativeKShotConfig(ClassifierConfig):
 class DiscriminativeKShot(ClassifierTraining):
     """Bauer et al., "Discriminative k-shot learning using probabilistic models", 2017.
 
-    A network learns to tell all training classes apart, without episodes. The weights of its last layer, one vector for
-    each class, are taken for a sample of a Gaussian distribution. It is the prior for the weights of new classes: a
-    task takes those that are most probable given the prior and its support (MAP).
+    A network learns to classify all training classes, without episodes. The weights of its last layer, one vector for
+    each class, are regarded as a sample of a Gaussian distribution, which is the prior for the weights of new classes:
+    a task uses those that are most probable given the prior and its support (MAP).
 
     https://arxiv.org/abs/1706.00326
     """
@@ -59,9 +59,9 @@ class DiscriminativeKShot(ClassifierTraining):
 
     @property
     def variance(self) -> Float[Tensor, "feature1"]:
-        """Of the weights of a new class, the last of which is its bias.
+        """The prior variance of the weights of a new class, with that of its bias last.
 
-        Their mean is the same for all classes, and so makes no difference to which is the most probable.
+        The prior mean is the same for all classes, and so does not affect which class is the most probable.
         """
         weights = torch.cat([self.head.weight, self.head.bias[:, None]], dim=1).detach()
         if self.config.prior == "none":
@@ -80,18 +80,18 @@ class DiscriminativeKShot(ClassifierTraining):
 def most_probable(
     K: Float[Tensor, "*episode support support"], Y: Float[Tensor, "*episode support way"], steps: int
 ) -> Float[Tensor, "*episode support way"]:
-    """The coefficients A of the most probable weights: ΣΦᵀA, if Φ is the support's features and K = ΦΣΦᵀ.
+    """Return the coefficients A of the most probable weights, ΣΦᵀA, for features Φ of the support and K = ΦΣΦᵀ.
 
     They minimise the cross-entropy of softmax(KA) plus tr(AᵀKA)/2. The curvature of the first term is at most K²/2, so
-    each step of `(K/2 + I)⁻¹` times the gradient is one downhill; Nesterov's momentum, begun anew when it leads uphill,
-    makes them fewer.
+    each step of `(K/2 + I)⁻¹` times the gradient leads downhill; Nesterov's momentum, restarted when it leads uphill,
+    reduces their number.
     """
     S = K.shape[-1]
     inverse = torch.linalg.inv_ex(K / 2 + torch.eye(S, dtype=K.dtype, device=K.device)).inverse
     A = ahead = torch.zeros_like(Y)
     momentum = torch.ones_like(K[..., :1, :1])
     for _ in range(steps):
-        gradient = (K @ ahead).softmax(-1) - Y + ahead  # but for a factor K
+        gradient = (K @ ahead).softmax(-1) - Y + ahead  # up to a factor K
         if gradient.abs().max() < CLOSE:
             break
         following = ahead - inverse @ gradient

@@ -1,4 +1,4 @@
-"""Label propagation without learning to propagate: the naive baseline of the paper."""
+"""Label propagation with a fixed length scale: the naive baseline of the paper."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -21,8 +21,8 @@ class LabelPropagationConfig(PropagationConfig):
 
     sigma: float | Literal["median"] = 0.3
     """The length scale of the whole graph: a number, or `median` for the median heuristic, which takes the median
-    distance between two images of each episode. With a number, features can learn to be as near and as far as suits
-    it; the heuristic takes away any such change."""
+    distance between two images of each episode. With a number, the network can learn the scale of the features; the
+    heuristic makes the graph independent of it."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -37,7 +37,7 @@ class LabelPropagation(Propagating):
 
     A network embeds all images of an episode, and is trained through the propagation as in TPN. But the weights of
     the graph are exp(-d(f_i, f_j)/(2σ²)) with a single σ, which is given, or the median distance in the episode: no
-    network finds length scales for the images.
+    network predicts length scales.
     """
 
     info = Info(
@@ -51,12 +51,12 @@ class LabelPropagation(Propagating):
     config: LabelPropagationConfig
 
     def embed(self, images: Float[Tensor, "image channel height width"]) -> Float[Tensor, "image feature"]:
-        """f, flat."""
+        """Return f, the flattened feature maps."""
         maps: Tensor = self.backbone(images)
         return maps.flatten(1)
 
     def weights(self, features: Float[Tensor, "*episode node feature"]) -> Float[Tensor, "*episode node node"]:
-        """W, equation (1)."""
+        """Return W, equation (1)."""
         distances = mean_squared_distances(features)
         sigma = median_scale(distances) if self.config.sigma == "median" else self.config.sigma
         return torch.exp(-distances / (2 * sigma**2))

@@ -18,10 +18,10 @@ from tpn.propagation.length_scale import median_scale
 
 @dataclass(frozen=True)
 class MAMLTransductionConfig(MAMLConfig):
-    """MAML + transduction: adapt to the queries as well, by asking that similar images are classified alike."""
+    """MAML + transduction: adapt to the queries as well, by a penalty on different predictions for similar images."""
 
     transduction_weight: float = 1.0
-    """How much that counts beside the cross-entropy; 0 is plain MAML."""
+    """The weight of the penalty relative to the cross-entropy; 0 is plain MAML."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -34,10 +34,10 @@ class MAMLTransduction(MAML):
     """Liu et al., "Learning to Propagate Labels: Transductive Propagation Network for Few-shot Learning", ICLR 2019,
     section 3.2: MAML + transduction.
 
-    MAML whose loss, in the steps on the support and in the outer one, has a further term: the mean over all pairs of
+    MAML whose loss, in the inner and in the outer loop, has a further term: the mean over all pairs of
     images, support and queries, of W_ij |ŷ_i - ŷ_j|², ŷ the softmax of the scores and W_ij = exp(-d(f_i, f_j)/(2σ²))
-    the affinity of their features, with σ by the median heuristic and W taken as given (no gradient flows through it).
-    The paper prints a sum; the mean makes the weight of the term independent of the number of images.
+    the affinity of their features, with σ by the median heuristic and W constant (no gradient flows through it).
+    The paper has a sum; the mean makes the weight of the term independent of the number of images.
 
     https://arxiv.org/abs/1805.10002
     """
@@ -64,13 +64,13 @@ class MAMLTransduction(MAML):
         return F.cross_entropy(of_query[0], query_labels) + self.regulariser(of_support, of_query), of_query[0]
 
     def regulariser(self, *parts: tuple[Tensor, Tensor]) -> Float[Tensor, ""]:
-        """The transductive term for these scores and features, with its weight."""
+        """Return the weighted transductive term for these pairs of scores and features."""
         scores, features = (torch.cat(each) for each in zip(*parts, strict=True))
         return self.config.transduction_weight * disagreement(scores.softmax(-1), features.detach())
 
 
 def disagreement(predictions: Float[Tensor, "node way"], features: Float[Tensor, "node feature"]) -> Float[Tensor, ""]:
-    """The mean over all pairs of W_ij |ŷ_i - ŷ_j|²."""
+    """Return the mean over all pairs of W_ij |ŷ_i - ŷ_j|²."""
     distances = mean_squared_distances(features)
     W = torch.exp(-distances / (2 * median_scale(distances) ** 2))
     return (W * predictions.shape[-1] * mean_squared_distances(predictions)).mean()

@@ -1,4 +1,4 @@
-"""Soft k-means that learns which unlabelled images to leave out."""
+"""Soft k-means with a learned mask for unlabelled images that belong to no class."""
 
 import torch
 from jaxtyping import Float
@@ -16,10 +16,10 @@ SMALLEST = 1e-6
 class MaskedSoftKMeans(SoftKMeans):
     """Ren et al., "Meta-Learning for Semi-Supervised Few-Shot Classification", ICLR 2018: masked soft k-means.
 
-    Soft k-means in which the part of an unlabelled image in a class also depends on a mask: sigmoid(-γ(d - β)), d its
-    squared distance to the prototype divided by the mean of such. The threshold β and the steepness γ of a class,
-    both positive, and near 1 at the start, come from a small network that sees minimum, maximum, variance, skewness and
-    kurtosis of these d. No gradient flows back through those five.
+    Soft k-means in which the assignment of an unlabelled image to a class is multiplied by a mask, sigmoid(-γ(d - β)),
+    d its squared distance to the prototype divided by the mean of these distances. The threshold β and the steepness γ
+    of a class, both positive and initially near 1, come from a small network whose inputs are the minimum, maximum,
+    variance, skewness and kurtosis of d. No gradient flows through these inputs.
 
     https://arxiv.org/abs/1803.00676
     """
@@ -40,14 +40,14 @@ class MaskedSoftKMeans(SoftKMeans):
         return (-squares).softmax(-1) * self.mask(squares)
 
     def mask(self, distances: Float[Tensor, "episode node way"]) -> Float[Tensor, "episode node way"]:
-        """How far each unlabelled image counts for each class, between 0 and 1."""
+        """Return the mask of each unlabelled image for each class, between 0 and 1."""
         relative = distances / distances.mean(-2, keepdim=True).clamp_min(SMALLEST)
         threshold, steepness = self.mask_network(statistics(relative.detach())).exp().unsqueeze(-3).unbind(-1)
         return torch.sigmoid(-steepness * (relative - threshold))
 
 
 def statistics(values: Float[Tensor, "episode node way"]) -> Float[Tensor, "episode way 5"]:
-    """Minimum, maximum, variance, skewness and (excess) kurtosis over the nodes."""
+    """Return minimum, maximum, variance, skewness and excess kurtosis over the nodes."""
     deviation = values - values.mean(-2, keepdim=True)
     variance = deviation.square().mean(-2)
     spread = variance.clamp_min(SMALLEST).sqrt()

@@ -16,7 +16,7 @@ class ProtoNet(Method):
 
     A network embeds all images. The prototype of a class is the mean of its support, and the score of a query for a
     class is the negative squared Euclidean distance to its prototype. Training with more classes than testing ("higher
-    way", `--way 30` for 1 shot and `--way 20` for 5) makes it better.
+    way", `--way 30` for 1 shot and `--way 20` for 5) improves it.
 
     https://arxiv.org/abs/1703.05175
     """
@@ -37,7 +37,7 @@ class ProtoNet(Method):
         return maps.flatten(1)
 
     def prototypes(self, task: Task) -> Float[Tensor, "episode way feature"]:
-        """What stands for each class of embedded episodes."""
+        """Return the prototype of each class of embedded episodes."""
         return class_means(task.support, memberships(task.support_labels, task.way, like=task.inputs))
 
     def score(self, task: Task) -> Float[Tensor, "episode query way"]:

@@ -16,12 +16,12 @@ from tpn.methods._prototypes import memberships
 from tpn.methods._registry import register_method
 
 SMALLEST_UNPADDED = 12
-"""Maps at least so large can lose their edges in the two blocks of the relation module."""
+"""The smallest maps for which the two blocks of the relation module need no padding."""
 
 
 @dataclass(frozen=True)
 class RelationNetConfig(Config):
-    """Relation network: learn how alike a query and a class are, from their feature maps side by side."""
+    """Relation network: learn a similarity of queries and classes from their concatenated feature maps."""
 
     backbone: str = "conv4-maps"
     halve_every: int = 100_000
@@ -31,9 +31,9 @@ class RelationNetConfig(Config):
 class RelationNet(Method):
     """Sung et al., "Learning to Compare: Relation Network for Few-Shot Learning", CVPR 2018.
 
-    A network embeds all images as feature maps. The maps of a class are summed over its support and set beside those
-    of a query; a second network, the relation module, makes a number between 0 and 1 of the pair. Training brings it
-    near 1 for the right class and near 0 for the others, by the mean squared error.
+    A network embeds all images as feature maps. The maps of a class are summed over its support and
+    concatenated with those of a query; a second network, the relation module, turns the pair into a score between 0 and
+    1. Training minimises the mean squared error against 1 for the right class and 0 for the others.
 
     https://arxiv.org/abs/1711.06025
     """
@@ -50,7 +50,7 @@ class RelationNet(Method):
         self.backbone = dimensions.build_backbone(config)
         if self.backbone.gives_vectors:
             raise TPNError(
-                "relation-net compares feature maps, but the backbone gives one vector per image: choose a backbone "
+                "relation-net compares feature maps, but the backbone returns one vector per image. Choose a backbone "
                 "with maps, such as conv4-maps."
             )
         self.relation = RelationModule(self.backbone.map_shape)
@@ -62,20 +62,20 @@ class RelationNet(Method):
         return maps
 
     def score(self, task: Task) -> Float[Tensor, "episode query way"]:
-        share = memberships(task.support_labels, task.way, like=task.inputs)
-        classes = torch.einsum("esw,escxy->ewcxy", share, task.support)
+        members = memberships(task.support_labels, task.way, like=task.inputs)
+        classes = torch.einsum("esw,escxy->ewcxy", members, task.support)
         return torch.stack([self.relation(*pair) for pair in zip(task.query, classes, strict=True)])
 
     def loss(self, task: TrainingTask) -> tuple[Float[Tensor, ""], Float[Tensor, "episode query way"]]:
-        """The mean squared error against one for the right class and zero for the others."""
+        """Return the mean squared error against 1 for the right class and 0 for the others, and the scores."""
         scores = self.score(self.embedded(task))
         return F.mse_loss(scores, memberships(task.query_labels, task.way, like=scores)), scores
 
 
 class RelationModule(nn.Module):
-    """From the maps of a query and those of a class to how alike they are: two convolutional blocks, 8 units, one.
+    """The similarity of a query and a class from their maps: two convolutional blocks, then layers of 8 units and 1.
 
-    The first convolution of two maps set side by side is the sum of one over each of them. So it is made once for each
+    The first convolution of concatenated maps is the sum of a convolution of each. So it is computed once for each
     query and each class, not for each pair.
     """
 
@@ -97,10 +97,10 @@ class RelationModule(nn.Module):
     ) -> Float[Tensor, "query way"]:
         of_class, of_query = self.first.convolution.weight.chunk(2, dim=1)
         padding = self.first.convolution.padding
-        side_by_side = (
+        concatenated = (
             F.conv2d(queries, of_query, padding=padding)[:, None] + F.conv2d(classes, of_class, padding=padding)[None]
         )
-        pairs = side_by_side.flatten(0, 1).contiguous(memory_format=torch.channels_last)
+        pairs = concatenated.flatten(0, 1).contiguous(memory_format=torch.channels_last)
         maps = self.second(self.first.after_convolution(pairs))
         relation = torch.sigmoid(self.out(F.relu(self.hidden(maps.flatten(1)))))
         return relation.view(len(queries), len(classes))

@@ -22,14 +22,14 @@ IMAGES_AT_ONCE = 512
 
 @dataclass(frozen=True)
 class ReptileConfig(Config):
-    """Reptile: move the weights, again and again, towards those that some steps of training on a task lead to."""
+    """Reptile: repeatedly move the weights towards the weights after a few training steps on a task."""
 
     backbone: str = "conv4-32"
     episodes: int = 500_000
     episodes_per_step: int = 5
     optimiser: Literal["adam", "sgd"] = "sgd"
     lr: float = 1.0
-    """How far the weights follow those of the tasks: 1 takes over their mean."""
+    """The fraction of the way from the weights to the mean of the tasks' weights: 1 moves all the way."""
     schedule: Literal["halve", "linear", "step", "cosine"] = "linear"
     validate_every: int = 500
     patience: int = 0
@@ -38,12 +38,12 @@ class ReptileConfig(Config):
     inner_steps: int = 8
     """Steps on a task in training."""
     inner_batch: int = 10
-    """Images in each of them, drawn from support and queries together: with --shot 5 --query 10, from the 15 of each
-    class that the paper has."""
+    """Images in each of these steps, drawn from support and queries together: with --shot 5 --query 10, from 15 per
+    class, as in the paper."""
     test_steps: int = 50
     """Steps on the support in testing."""
     test_batch: int = 15
-    """Images in each of them (at most the whole support)."""
+    """Images in each of these steps (at most the whole support)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -51,19 +51,19 @@ class ReptileConfig(Config):
         check_at_least(self, "inner_batch", 1)
         check_at_least(self, "test_batch", 1)
         if self.optimiser != "sgd":
-            raise TPNError("Reptile moves its weights towards those of the tasks: --optimiser must be sgd.")
+            raise TPNError("Reptile moves its weights towards those of the tasks, so --optimiser must be sgd.")
 
 
 @register_method
 class Reptile(Adapting):
     """Nichol et al., "On First-Order Meta-Learning Algorithms", 2018.
 
-    In training, each task starts from the same weights of a network with a linear classifier and is learned for some
-    steps of Adam without momentum on small batches of its images, support and queries alike; then the common weights
-    move towards the mean of those that the tasks ended with, by a share that falls evenly from 1 to 0. In testing, a
+    In training, each task starts from the same weights of a network with a linear classifier and takes a few steps of
+    Adam without momentum on small batches of its images, support and queries alike; then the common weights move
+    towards the mean of the final weights of the tasks, by a fraction that falls linearly from 1 to 0. In testing, a
     task is learned from its support, and each query is classified in a batch with the support only: batch normalisation
-    uses the batch at hand, but no other query is in it. (`reptile-bn` classifies all queries in one batch.) Adam starts
-    anew with each task. The paper's 15 images of each class in a training task are `--shot 5 --query 10`.
+    uses the statistics of the batch, which contains no other query. (`reptile-bn` classifies all queries in one batch.)
+    Adam is reset for each task. `--shot 5 --query 10` gives the 15 images per class of the paper's training tasks.
 
     https://arxiv.org/abs/1803.02999
     """
@@ -85,7 +85,7 @@ class Reptile(Adapting):
         labels: Int64[Tensor, "image"],
         batches: Int64[Tensor, "step batch"],
     ) -> tuple[Weights, list[Learned]]:
-        """Learn a task: the weights, and what each step saw before it was made."""
+        """Train on a task; return the weights, and the loss and accuracy before each step."""
         weights = {name: weight.detach().clone().requires_grad_() for name, weight in self.weights.items()}
         adam = torch.optim.Adam(weights.values(), lr=self.config.inner_lr, betas=(0.0, 0.999))
         learned = []
@@ -100,7 +100,7 @@ class Reptile(Adapting):
 
     @torch.no_grad()
     def learn(self, task: TrainingTask, backward: Backward = backward) -> Learned:
-        """Add, as the gradient, how far the weights are from where learning the tasks leads to, in the mean."""
+        """Add, as the gradient, the difference of the weights to the mean of those after training on the tasks."""
         tasks = self.normalised(task)
         learned: list[Learned] = []
         for index, inputs in enumerate(tasks.inputs):
@@ -109,18 +109,18 @@ class Reptile(Adapting):
             weights, seen = self.fit_task(inputs[: len(labels)], labels, batches)
             learned += seen
             for name, parameter in self.network.named_parameters():
-                away = (parameter - weights[name]) / len(tasks.inputs)
-                parameter.grad = away if parameter.grad is None else parameter.grad + away
+                difference = (parameter - weights[name]) / len(tasks.inputs)
+                parameter.grad = difference if parameter.grad is None else parameter.grad + difference
         return Learned.mean(learned)
 
     def adapted(self, support: Support, labels: Labels) -> Weights:
-        """The weights for a task to be tested on, which are the same whenever it is."""
+        """Return the weights for a test task. The order of its images has a fixed seed, so tests are repeatable."""
         generator = torch.Generator().manual_seed(TEST_SEED)
         batches = mini_batches(len(support), self.config.test_steps, self.config.test_batch, generator)
         return self.fit_task(support, labels, batches)[0]
 
     def classify(self, support: Support, labels: Labels, query: Query) -> Scores:
-        """Each query in a batch with the support."""
+        """Classify each query in a batch with the support."""
         weights = self.adapted(support, labels)
 
         def with_support(one: Tensor) -> Tensor:
@@ -134,7 +134,7 @@ class Reptile(Adapting):
 def mini_batches(
     images: int, steps: int, size: int, generator: torch.Generator | None = None
 ) -> Int64[Tensor, "step batch"]:
-    """Which images each step sees: all of them in a random order, then in another, and so on."""
+    """Return the images of each step: all of them in a random order, then in another, and so on."""
     size = min(size, images)
     rounds = -(-steps * size // images)
     order = [torch.randperm(images, generator=generator) for _ in range(rounds)] or [torch.empty(0, dtype=torch.int64)]

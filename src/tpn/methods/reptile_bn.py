@@ -1,4 +1,4 @@
-"""Reptile, with queries that share batch statistics."""
+"""Reptile with queries that share batch statistics."""
 
 from dataclasses import replace
 
@@ -12,8 +12,8 @@ class ReptileBN(Reptile):
     """Nichol et al., "On First-Order Meta-Learning Algorithms", 2018, in its transductive form.
 
     Trained as `reptile`; in testing, all queries of an episode are classified in one batch, whose statistics batch
-    normalisation uses: by them, queries share information. A run of `reptile` can be tested so without training it
-    anew: `tpn evaluate RUN --as reptile-bn`.
+    normalisation uses: through them, queries share information. A run of `reptile` can be tested this way without
+    training again: `tpn evaluate RUN --as reptile-bn`.
 
     https://arxiv.org/abs/1803.02999
     """
@@ -21,5 +21,5 @@ class ReptileBN(Reptile):
     info = replace(Reptile.info, name="reptile-bn", transduction="bn")
 
     def classify(self, support: Support, labels: Labels, query: Query) -> Scores:
-        """All queries in one batch."""
+        """Classify all queries in one batch."""
         return self.run(self.adapted(support, labels), query)[0]

@@ -1,4 +1,4 @@
-"""SNAIL."""
+"""SNAIL: simple neural attentive meta-learner."""
 
 import math
 from dataclasses import dataclass
@@ -17,19 +17,19 @@ from tpn.methods._registry import register_method
 
 Support: TypeAlias = Float[Tensor, "episode support channel"]
 Query: TypeAlias = Float[Tensor, "episode query channel"]
-Longer: TypeAlias = tuple[Float[Tensor, "episode support longer"], Float[Tensor, "episode query longer"]]
+Extended: TypeAlias = tuple[Float[Tensor, "episode support extended"], Float[Tensor, "episode query extended"]]
 
 
 @dataclass(frozen=True)
 class SNAILConfig(Config):
-    """SNAIL: read the support as a sequence, by temporal convolutions and attention, with the query at its end."""
+    """SNAIL: read the support and then the query as a sequence, by temporal convolutions and attention."""
 
     embedding: int = 64
-    """Numbers that stand for an image in the sequence."""
+    """Size of the embedding of an image in the sequence."""
     filters: int = 128
     """Filters of each temporal convolution."""
     attention: bool = True
-    """Look back by attention between the convolutions; without it, by convolutions only."""
+    """Use attention between the temporal convolutions."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -41,13 +41,14 @@ class SNAILConfig(Config):
 class SNAIL(Method):
     """Mishra et al., "A Simple Neural Attentive Meta-Learner", ICLR 2018.
 
-    An episode is a sequence: each image of the support with its label, then a query without one. Dilated convolutions
-    over time and causal attention, in turn, read it, and the last place says the query's class. Every query has a
-    sequence to itself, but as nothing looks ahead, the support is read once for all of them. In training, the support
-    comes in a random order.
+    An episode is a sequence: the images of the support with their labels, then a query without one. Dilated temporal
+    convolutions alternate with causal attention, and the output at the last position gives the query's class. Every
+    query has its own sequence but, as all layers are causal, the support is processed once for all of them. In
+    training, the support is in random order.
 
-    Left as it falls, it takes thousands of episodes to find out that it should look for similar images. So embeddings
-    are normalised, labels are as large as they are, and attention starts with the same weights for both of its sides.
+    With default initialisation it takes thousands of episodes to learn to look for similar images. Therefore embeddings
+    are normalised, labels are scaled to the same norm, and the queries and keys of attention start with the same
+    weights.
 
     https://arxiv.org/abs/1707.03141
     """
@@ -67,10 +68,10 @@ class SNAIL(Method):
         self.backbone = dimensions.build_backbone(config)
         features = math.prod(self.backbone.map_shape)
         self.projection = nn.Sequential(nn.Linear(features, config.embedding), nn.BatchNorm1d(config.embedding))
-        layers: list[LookingBack] = []
+        layers: list[CausalLayer] = []
         channels, length = config.embedding + dimensions.way, dimensions.way * dimensions.shot + 1
 
-        def add(layer: LookingBack) -> int:
+        def add(layer: CausalLayer) -> int:
             layers.append(layer)
             return layer.out_channels
 
@@ -97,7 +98,7 @@ class SNAIL(Method):
         return scores
 
     def loss(self, task: TrainingTask) -> tuple[Float[Tensor, ""], Float[Tensor, "episode query way"]]:
-        """The cross-entropy of the queries' scores, with the support in a random order."""
+        """Return the cross-entropy of the queries' scores, with the support in random order, and the scores."""
         embedded = self.embedded(task)
         order = torch.stack([torch.randperm(task.n_support) for _ in task.inputs]).to(task.inputs.device)
         support = embedded.support.gather(1, order[..., None].expand_as(embedded.support))
@@ -107,20 +108,20 @@ class SNAIL(Method):
         return F.cross_entropy(scores.flatten(0, 1), task.query_labels.flatten()), scores
 
 
-class LookingBack(nn.Module):
-    """A layer that adds channels made from the places before to each place of a sequence.
+class CausalLayer(nn.Module):
+    """A causal layer: it appends to each position of a sequence channels computed from the positions up to it.
 
-    Every query stands, by itself, right behind the support.
+    Every query, in its own sequence, comes right after the support.
     """
 
     out_channels: int
 
-    def forward(self, support: Support, query: Query) -> Longer:
+    def forward(self, support: Support, query: Query) -> Extended:
         raise NotImplementedError
 
 
-class TemporalConvolution(LookingBack):
-    """A gated convolution of each place with the one `dilation` before it (a "dense block")."""
+class TemporalConvolution(CausalLayer):
+    """A gated convolution of each position with the one `dilation` before it (a "dense block")."""
 
     def __init__(self, channels: int, filters: int, dilation: int) -> None:
         super().__init__()
@@ -128,8 +129,8 @@ class TemporalConvolution(LookingBack):
         self.before = nn.Linear(channels, 2 * filters, bias=False)
         self.dilation, self.out_channels = dilation, channels + filters
 
-    def forward(self, support: Support, query: Query) -> Longer:
-        past = F.pad(self.before(support), (0, 0, self.dilation, 0))  # nothing is before the beginning
+    def forward(self, support: Support, query: Query) -> Extended:
+        past = F.pad(self.before(support), (0, 0, self.dilation, 0))  # zeros before the first position
         length = support.shape[1]
         return (
             torch.cat([support, gated(self.here(support) + past[:, :length])], dim=-1),
@@ -137,14 +138,14 @@ class TemporalConvolution(LookingBack):
         )
 
 
-def gated(activations: Float[Tensor, "*place twice"]) -> Float[Tensor, "*place half"]:
-    """One half of the activations, as far as the other lets it through."""
+def gated(activations: Float[Tensor, "*position twice"]) -> Float[Tensor, "*position half"]:
+    """Return one half of the activations, gated by the other half."""
     one, other = activations.chunk(2, dim=-1)
     return torch.tanh(one) * torch.sigmoid(other)
 
 
-class CausalAttention(LookingBack):
-    """Reads from a place itself and those before it, weighted by the softmax of how its query meets their keys."""
+class CausalAttention(CausalLayer):
+    """Attention of each position to itself and the positions before it."""
 
     def __init__(self, channels: int, keys: int, values: int) -> None:
         super().__init__()
@@ -154,7 +155,7 @@ class CausalAttention(LookingBack):
         self.value = nn.Linear(channels, values)
         self.out_channels = channels + values
 
-    def forward(self, support: Support, query: Query) -> Longer:
+    def forward(self, support: Support, query: Query) -> Extended:
         keys, values = self.key(support), self.value(support)
         of_support = F.scaled_dot_product_attention(self.ask(support), keys, values, is_causal=True)
         asked = self.ask(query)

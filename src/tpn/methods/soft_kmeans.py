@@ -1,4 +1,4 @@
-"""Prototypes refined by unlabelled images: soft k-means."""
+"""Soft k-means: prototypes refined by unlabelled images."""
 
 from dataclasses import dataclass
 
@@ -17,10 +17,10 @@ PAPER = "Ren et al., Meta-Learning for Semi-Supervised Few-Shot Classification, 
 
 @dataclass(frozen=True)
 class SoftKMeansConfig(Config):
-    """Soft k-means: move the prototypes of the classes towards the unlabelled images that are near them."""
+    """Soft k-means: move the prototypes of the classes towards the unlabelled images near them."""
 
     refinements: int = 1
-    """How many times the prototypes are moved; 0 leaves them at the means of the support."""
+    """Number of refinement steps; with 0, prototypes are the means of the support."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -31,9 +31,9 @@ class SoftKMeansConfig(Config):
 class SoftKMeans(ProtoNet):
     """Ren et al., "Meta-Learning for Semi-Supervised Few-Shot Classification", ICLR 2018: soft k-means.
 
-    A prototypical network whose prototypes are refined by the unlabelled images of the episode: each of them belongs
-    in part to every class, by the softmax of its negative squared distances to the prototypes, and the new prototypes
-    are the means of support and unlabelled images, each counting by its part. Queries are classified one by one.
+    A prototypical network whose prototypes are refined by the unlabelled images of the episode: each is softly assigned
+    to the classes by the softmax of its negative squared distances to the prototypes, and the new prototypes are the
+    means of support and unlabelled images, weighted by assignment. Queries are classified independently.
 
     https://arxiv.org/abs/1803.00676
     """
@@ -45,7 +45,7 @@ class SoftKMeans(ProtoNet):
     def soft_assignments(
         self, unlabelled: Float[Tensor, "episode node feature"], prototypes: Float[Tensor, "episode way feature"]
     ) -> Float[Tensor, "episode node way"]:
-        """How far each unlabelled image belongs to each class."""
+        """Return the soft assignment of each unlabelled image to each class."""
         return (-squared_distances(unlabelled, prototypes)).softmax(-1)
 
     def prototypes(self, task: Task) -> Float[Tensor, "episode way feature"]:

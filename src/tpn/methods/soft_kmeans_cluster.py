@@ -1,4 +1,4 @@
-"""Soft k-means with one more cluster, for distractors."""
+"""Soft k-means with an additional cluster for distractors."""
 
 import torch
 from jaxtyping import Float
@@ -18,10 +18,10 @@ SMALLEST = 1e-6
 class SoftKMeansCluster(SoftKMeans):
     """Ren et al., "Meta-Learning for Semi-Supervised Few-Shot Classification", ICLR 2018: soft k-means + cluster.
 
-    Soft k-means in which one more cluster takes up what belongs to none of the classes. It lies at the origin, and its
-    radius r is learned: an unlabelled image x belongs to it by exp(-|x|²/r² - log r), to a class, whose radius is 1,
-    by exp(-d²), all of it normalised to one. The radius starts where unlabelled images of a first episode are as near
-    to the cluster as to a class: from 1 or 100 it would take no part, or all of it, and hardly learn.
+    Soft k-means with an additional cluster for images that belong to none of the classes. It lies at the origin, and
+    its radius r is learned: an unlabelled image x is assigned to it in proportion to exp(-|x|²/r² - log r), and to a
+    class, whose radius is 1, in proportion to exp(-d²). Initially r is such that unlabelled images of a first episode
+    are as near to the cluster as to a class: from 1 or 100, the cluster would take no images, or all, and hardly learn.
 
     https://arxiv.org/abs/1803.00676
     """
@@ -41,7 +41,7 @@ class SoftKMeansCluster(SoftKMeans):
 
     @torch.no_grad()
     def initialise(self, task: TrainingTask) -> None:
-        """Set the radius by the unlabelled images of these episodes."""
+        """Initialise the radius from the unlabelled images of these episodes."""
         embedded = self.embedded(task)
         if embedded.unlabelled.shape[1] > 0:
             to_classes = squared_distances(embedded.unlabelled, ProtoNet.prototypes(self, embedded)).amin(-1)

@@ -16,21 +16,21 @@ from tpn.methods._method import Dimensions, Info, Method
 from tpn.methods._prototypes import class_means, memberships, squared_distances
 from tpn.methods._registry import register_method
 
-FALLS, FACTOR = 20, 0.9
-"""How often the weight of base-class training falls, and by which factor."""
+DECAYS, DECAY = 20, 0.9
+"""Number of times that the weight of the auxiliary loss decays during training, and the factor."""
 
 
 @dataclass(frozen=True)
 class TADAMConfig(Config):
-    """TADAM: prototypes of features that depend on the task, at a learned scale of distances."""
+    """TADAM: prototypical network with task-conditioned features and a learned scale of distances."""
 
     conditioning: bool = True
-    """Let the task scale and shift what each batch normalisation gives; without it, features do not depend on it."""
+    """Scale and shift the output of each batch normalisation as a function of the task."""
     conditioning_penalty: float = 0.01
-    """How strongly these scales are drawn to one, and shifts to zero."""
+    """The weight of the penalty that draws these scales to one and these shifts to zero."""
     auxiliary: float = 1.0
-    """The weight, at the start, of learning also to which training class each image of the support belongs; it falls
-    by a tenth twenty times during the training. 0 leaves it out."""
+    """The initial weight of the auxiliary loss, which classifies the support into all training classes; it decays by a
+    factor of 0.9 twenty times during training. 0 switches it off."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -44,10 +44,11 @@ class TADAMConfig(Config):
 class TADAM(Method):
     """Oreshkin et al., "TADAM: Task dependent adaptive metric for improved few-shot learning", NeurIPS 2018.
 
-    The mean of the class prototypes, from a first look at the support (and over the places of its maps), stands for the
-    task. A small network makes of it a scale and a shift for each channel behind each batch normalisation of the
-    backbone, and images are embedded so. The score of a query for a class is the negative squared distance to its
-    prototype, times a learned factor. Beside its episodes it learns, less and less, to tell all training classes apart.
+    The task embedding is the mean of the class prototypes, from a first pass of the support (averaged over the
+    positions of its maps). From it, small networks compute a scale and a shift for each channel after each batch
+    normalisation of the backbone, which then embeds all images. The score of a query for a class is the negative
+    squared distance to its prototype, times a learned factor. An auxiliary loss of decaying weight classifies all
+    training classes.
 
     https://arxiv.org/abs/1805.10123
     """
@@ -74,15 +75,15 @@ class TADAM(Method):
             norms = {name: part for name, part in self.backbone.named_modules() if isinstance(part, nn.BatchNorm2d)}
             if not norms:
                 raise TPNError(
-                    "tadam conditions the batch normalisation of its backbone on the task, but the backbone has none: "
-                    "choose another, or switch it off (--no-conditioning)."
+                    "tadam conditions the batch normalisation of its backbone on the task, but the backbone has none. "
+                    "Choose another backbone, or --no-conditioning."
                 )
             self.norms = list(norms)
             channels = self.backbone.map_shape[0]
             self.conditions = nn.ModuleList(Condition(channels, norm.num_features) for norm in norms.values())
 
     def embed_task(self, task: Task) -> tuple[Task, Float[Tensor, "episode support feature"]]:
-        """The features that its images have in each task, and those of the support at the first look."""
+        """Return the task with conditioned features, and the features of the support from the first pass."""
         each = [
             self.embed_episode(images, labels, task.way)
             for images, labels in zip(task.inputs, task.support_labels, strict=True)
@@ -96,18 +97,18 @@ class TADAM(Method):
         if not self.config.conditioning:
             features = self.backbone(images).flatten(1)
             return features, features[: len(labels)]
-        looked_at: Tensor = self.backbone(images[: len(labels)])
-        of_task = class_means(looked_at.mean((2, 3)), memberships(labels, way, like=looked_at)).mean(0)
+        first_maps: Tensor = self.backbone(images[: len(labels)])
+        task_embedding = class_means(first_maps.mean((2, 3)), memberships(labels, way, like=first_maps)).mean(0)
         weights: dict[str, Tensor] = {}
         for name, condition in zip(self.norms, self.conditions, strict=True):
-            norm, (scale, shift) = self.backbone.get_submodule(name), condition(of_task)
+            norm, (scale, shift) = self.backbone.get_submodule(name), condition(task_embedding)
             weights[f"{name}.weight"] = norm.weight * scale
             weights[f"{name}.bias"] = norm.bias * scale + shift
         maps: Tensor = functional_call(self.backbone, weights, (images,))
-        return maps.flatten(1), looked_at.flatten(1)
+        return maps.flatten(1), first_maps.flatten(1)
 
     def compare(self, embedded: Task) -> Float[Tensor, "episode query way"]:
-        """The scores of the queries of embedded tasks."""
+        """Return the scores of the queries of embedded tasks."""
         members = memberships(embedded.support_labels, embedded.way, like=embedded.inputs)
         prototypes = class_means(embedded.support, members)
         return -self.log_scale.exp() * squared_distances(embedded.query, prototypes)
@@ -121,7 +122,7 @@ class TADAM(Method):
         loss = F.cross_entropy(scores.flatten(0, 1), task.query_labels.flatten())
         if self.config.auxiliary:
             classes = task.classes.gather(1, task.support_labels)
-            weight = self.config.auxiliary * FACTOR ** (FALLS * int(self.seen) // self.config.episodes)
+            weight = self.config.auxiliary * DECAY ** (DECAYS * int(self.seen) // self.config.episodes)
             loss = loss + weight * F.cross_entropy(self.head(first).flatten(0, 1), classes.flatten())
         if self.config.conditioning:
             sizes = torch.cat([size for name, size in self.conditions.named_parameters() if name.endswith("_size")])
@@ -131,7 +132,7 @@ class TADAM(Method):
 
 
 class Condition(nn.Module):
-    """From what stands for a task to a scale and a shift for each channel of a layer; they start at 1 and 0."""
+    """Map a task embedding to a scale and a shift for each channel of a layer, initially 1 and 0."""
 
     def __init__(self, features: int, channels: int) -> None:
         super().__init__()
@@ -139,12 +140,14 @@ class Condition(nn.Module):
         self.scale_size = nn.Parameter(torch.zeros(channels))
         self.shift_size = nn.Parameter(torch.zeros(channels))
 
-    def forward(self, of_task: Float[Tensor, "feature"]) -> tuple[Float[Tensor, "channel"], Float[Tensor, "channel"]]:
-        return 1 + self.scale_size * self.scale(of_task), self.shift_size * self.shift(of_task)
+    def forward(
+        self, task_embedding: Float[Tensor, "feature"]
+    ) -> tuple[Float[Tensor, "channel"], Float[Tensor, "channel"]]:
+        return 1 + self.scale_size * self.scale(task_embedding), self.shift_size * self.shift(task_embedding)
 
 
 class _Residual(nn.Module):
-    """Three linear layers, the last two of which add to what they get."""
+    """Three linear layers, the last two with residual connections."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()

@@ -28,9 +28,9 @@ class TPNConfig(PropagationConfig):
 class TPN(Propagating):
     """Liu et al., "Learning to Propagate Labels: Transductive Propagation Network for Few-shot Learning", ICLR 2019.
 
-    A network f embeds all images of an episode. Another, g, finds a length scale σ for each from its feature map. The
-    images become nodes of a k-nearest-neighbour graph with weights exp(-d(f_i/σ_i, f_j/σ_j)/2), on which the labels
-    of the support are propagated to the queries in closed form. f and g are trained through all of that.
+    A network f embeds all images of an episode. Another, g, predicts a length scale σ for each from its feature map.
+    The images become nodes of a k-nearest-neighbour graph with weights exp(-d(f_i/σ_i, f_j/σ_j)/2), on which the labels
+    of the support are propagated to the queries in closed form. f and g are trained end to end.
 
     https://arxiv.org/abs/1805.10002
     """
@@ -49,7 +49,7 @@ class TPN(Propagating):
         self.length_scale = LengthScale(self.backbone.map_shape)
 
     def embed(self, images: Float[Tensor, "image channel height width"]) -> Float[Tensor, "image feature"]:
-        """Return f/σ: all that the graph needs to know of an image."""
+        """Return f/σ, from which the graph is built."""
         maps = self.backbone(images)
         return scale(maps.flatten(1), self.length_scale(maps))
 

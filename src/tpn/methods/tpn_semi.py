@@ -16,9 +16,9 @@ class TPNSemi(TPN):
     """Liu et al., "Learning to Propagate Labels: Transductive Propagation Network for Few-shot Learning", ICLR 2019:
     TPN-semi.
 
-    As TPN, but labels spread over the support and the extra unlabelled images, and each query is classified on its
-    own: it is the one further node of a graph that has no other query. The graphs of all queries of an episode, which
-    differ in that node, are built and solved as one batch.
+    As TPN, but labels propagate over the support and the unlabelled images, and each query is classified independently:
+    its graph contains no other query. The graphs of all queries of an episode, which differ only in the node of the
+    query, are built and solved as one batch.
 
     https://arxiv.org/abs/1805.10002
     """
@@ -33,7 +33,7 @@ class TPNSemi(TPN):
     def spread_for_each(
         self, inputs: Float[Tensor, "node feature"], task: Task, episode: int
     ) -> Float[Tensor, "query node2 way"]:
-        """F* of the graph of each query of an embedded episode: support, unlabelled images, and then that query."""
+        """Return F* of the graph of each query of an embedded episode: support, unlabelled images, and the query."""
         W = self.weights(inputs)
         first, last = task.n_support, task.n_support + task.n_query
         known = torch.cat([torch.arange(first), torch.arange(last, len(inputs))]).to(inputs.device)
@@ -49,7 +49,7 @@ class TPNSemi(TPN):
         )
 
     def loss(self, task: TrainingTask) -> tuple[Float[Tensor, ""], Float[Tensor, "episode query way"]]:
-        """Cross-entropy over queries and support; that of the support is its mean over the graphs of all queries."""
+        """Return the cross-entropy over queries and support, whose loss is averaged over the graphs, and the scores."""
         embedded, losses, scores = self.embedded(task), [], []
         for index, inputs in enumerate(embedded.inputs):
             spread = self.spread_for_each(inputs, task, index)
@@ -63,4 +63,4 @@ class TPNSemi(TPN):
         return torch.stack(losses).mean(), torch.stack(scores)
 
     def graph(self, task: Task) -> None:
-        """None: there is a graph for each query."""
+        """Return None: there is a graph for each query."""
