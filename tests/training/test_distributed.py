@@ -171,7 +171,7 @@ def test_torchrun_passes_on_a_signal_and_both_end_with_a_checkpoint(tmp_path):
         ({"episodes_per_step": 3}, 0, "episodes_per_step must be a multiple of 2, not 3"),
         ({"episodes_per_step": 1}, 0, "episodes_per_step must be a multiple of 2, not 1"),
         ({"episodes_per_step": 4, "episodes": 10}, 0, "episodes must be a multiple of episodes_per_step"),
-        ({"episodes_per_step": 2, "episodes": 10}, 7, "the 3 episodes that are left of 10"),
+        ({"episodes_per_step": 2, "episodes": 10}, 7, "the remaining 3 of 10 episodes"),
     ],
 )
 def test_what_cannot_be_shared_evenly_is_refused(settings, done, words):

@@ -1,1 +1,1 @@
-"""Testing methods, comparing them, and drawing what came out."""
+"""Testing and comparing methods, and plotting the results."""

@@ -1,4 +1,4 @@
-"""Paired differences: which of several methods is better, on the same episodes."""
+"""Paired differences in accuracy of several methods on the same episodes."""
 
 from dataclasses import dataclass
 from itertools import combinations
@@ -11,7 +11,7 @@ from tpn.evaluation.intervals import Mean, mean_with_interval
 
 @dataclass(frozen=True)
 class Difference:
-    """How much more accurate one is than another, episode by episode."""
+    """The paired difference in accuracy of two tests on the same episodes."""
 
     better: str
     worse: str
@@ -19,12 +19,12 @@ class Difference:
 
     @property
     def clear(self) -> bool:
-        """Does the interval of the difference exclude zero?"""
+        """Whether the 95 % interval of the difference excludes zero."""
         return self.difference.ci95 is not None and abs(self.difference.value) > self.difference.ci95
 
 
 def paired_differences(accuracies: dict[str, Float64[np.ndarray, "episode"]]) -> list[Difference]:
-    """Return every pair of tests on the same episodes, with the interval of their paired difference."""
+    """Return the paired difference, with its interval, of every two tests on the same episodes."""
     differences = []
     for one, other in combinations(accuracies, 2):
         if accuracies[other].mean() > accuracies[one].mean():

@@ -1,4 +1,4 @@
-"""The test protocol: hundreds of episodes, each drawn image embedded once, mean accuracy with its interval."""
+"""The test protocol: mean accuracy over many episodes, with its interval; each image is embedded once."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -24,12 +24,12 @@ Embedded = Iterator[tuple[list[Episode], Float[Tensor, "episode node *feature"]]
 
 EPISODES_AT_ONCE = 32
 TASKS_AT_ONCE = 4
-"""Episodes of images that a method without an embedding gets at once: they need more room."""
+"""Episodes per batch for methods without an embedding, which need more memory."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The outcome of a test."""
+    """The result of a test."""
 
     accuracies: Float64[np.ndarray, "episode"]
     seconds: float
@@ -45,7 +45,7 @@ def ignore(count: int) -> None:
 
 
 def transduction(method: Method, batch_norm: BatchNorm) -> str:
-    """Tell whether queries share information: by the method (yes), by batch statistics (bn), or not at all (no)."""
+    """Return whether queries share information: by the method (yes), by batch statistics (bn), or not at all (no)."""
     declared = method.info.transduction
     return "bn" if declared == "no" and batch_norm == "batch" and keeps_statistics(method) else declared
 
@@ -59,10 +59,10 @@ def evaluate(
 ) -> Evaluation:
     """Test a method on these episodes.
 
-    With running statistics (the default) queries share information only as the method itself provides, and every drawn
-    image is embedded once, whatever the number of episodes it is in. With `batch_norm="batch"` the images of an
-    episode are normalised together, and every episode is embedded anew. Methods that do not embed images by
-    themselves, but adapt to each task, get the images of the episodes.
+    With running statistics (the default) queries share information only through the method itself, and every image is
+    embedded once, however many episodes it is in. With `batch_norm="batch"` the images of an episode are normalised
+    together, and every episode is embedded separately. Methods without an embedding, which adapt to each task, receive
+    the images of the episodes.
     """
     return next(evaluate_each(method, split, [episodes], batch_norm, advance))
 
@@ -74,10 +74,9 @@ def evaluate_each(
     batch_norm: BatchNorm = "running",
     advance: Callable[[int], None] = ignore,
 ) -> Iterator[Evaluation]:
-    """Run several tests of a method, as `evaluate` does, one after the other.
+    """Run several tests of a method in turn, each as `evaluate` does.
 
-    Every image that is drawn in any of them is embedded once for all of them, before the first; the time that this
-    takes counts for the first.
+    Every image of any test is embedded once, before the first test, whose time includes the embedding.
     """
     start = time.perf_counter()
     embedded: Callable[[list[Episode]], Embedded]
@@ -102,7 +101,7 @@ def embed_rows(
 
 
 def images_to_embed(method: Method, episodes: list[Episode], batch_norm: BatchNorm = "running") -> int:
-    """Count the images that the method will embed, for the progress bar."""
+    """Return the number of images that the method will embed, for the progress bar."""
     once = method.embeds and batch_norm == "running"
     images = np.concatenate([episode.images for episode in episodes])
     return len(np.unique(images)) if once else len(images)
@@ -111,7 +110,7 @@ def images_to_embed(method: Method, episodes: list[Episode], batch_norm: BatchNo
 def _by_image(
     method: Method, split: Split, tests: list[list[Episode]], advance: Callable[[int], None]
 ) -> Callable[[list[Episode]], Embedded]:
-    """Embed each image of all tests once. Returns a function that yields the episodes of a test in batches."""
+    """Embed each image of all tests once; return a function that yields the episodes of a test in batches."""
     rows = np.unique(np.concatenate([episode.images for episodes in tests for episode in episodes]))
     with testing(method):
         features = embed_rows(method, split, rows, advance)
@@ -126,7 +125,7 @@ def _by_image(
 
 
 def _by_episode(method: Method, split: Split, advance: Callable[[int], None], episodes: list[Episode]) -> Embedded:
-    """Embed the images of each episode together, with the statistics of that batch."""
+    """Embed the images of each episode as one batch, with its statistics."""
     for episode in episodes:
         with torch.no_grad():
             features = method.embed(split.load(episode.images).to(method.device))
@@ -135,7 +134,7 @@ def _by_episode(method: Method, split: Split, advance: Callable[[int], None], ep
 
 
 def _as_images(method: Method, split: Split, advance: Callable[[int], None], episodes: list[Episode]) -> Embedded:
-    """Yield episodes of images."""
+    """Yield episodes with their images, not embedded."""
     for start in range(0, len(episodes), TASKS_AT_ONCE):
         batch = episodes[start : start + TASKS_AT_ONCE]
         yield batch, load_images(split, batch).to(method.device)

@@ -1,4 +1,4 @@
-"""A method and the images to test it on: open a run, draw episodes, test. Every journey that tests comes by here."""
+"""A method and the images to test it on: open a run, draw episodes, test. All workflows with tests use it."""
 
 import warnings
 from collections.abc import Iterator
@@ -32,17 +32,17 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class Subject:
-    """A method to test, and the split to test it on."""
+    """A method, and the split to test it on."""
 
     method: Method
     data: str
     split: Split
     config: RunConfig | None = None
-    """The settings of its run, if it comes from one."""
+    """The settings of the run, if the method comes from one."""
 
     @property
     def name(self) -> str:
-        """The method that it is tested as."""
+        """The name of the method."""
         return self.method.info.name
 
     def check(self, setting: Setting) -> None:
@@ -50,11 +50,11 @@ class Subject:
         check_way_and_shot(self.method.info, self.method.dimensions, setting.way, [setting.shot])
 
     def batch_norm(self, asked: BatchNorm) -> BatchNorm:
-        """Return the statistics that batch normalisation uses: some methods only know those of the batch."""
+        """Return the statistics that batch normalisation uses: some methods have no running statistics."""
         return asked if keeps_statistics(self.method) else "batch"
 
     def transduction(self, asked: BatchNorm) -> str:
-        """Tell whether queries share information: by the method (yes), by batch statistics (bn), or not at all (no)."""
+        """Return whether queries share information, as `tpn.evaluation.protocol.transduction` does."""
         return transduction(self.method, asked)
 
     def test(
@@ -65,7 +65,7 @@ class Subject:
         batch_norm: BatchNorm = "running",
         what: str = "testing",
     ) -> Iterator[Evaluation]:
-        """Test in several settings; every image that is drawn in any of them is embedded once."""
+        """Test in several settings; every image of any setting is embedded once."""
         drawn = [draw_episodes(self.split, setting, episodes, seed) for setting in settings]
         total = images_to_embed(self.method, [episode for test in drawn for episode in test], batch_norm)
         with progress(what, total, "images") as advance:
@@ -87,7 +87,7 @@ def open_run(
     images = open_run_images(run, config, data, cache)
     if images.channels != config.channels:
         raise TPNError(
-            f"{run.folder} was trained on images of {config.channels} channels; those of {images.spec} have "
+            f"{run.folder} was trained on images of {config.channels} channel(s); those of {images.spec} have "
             f"{images.channels}."
         )
     method = load_run(run, config, as_method, backbone).to(device)
@@ -95,7 +95,7 @@ def open_run(
 
 
 def open_run_images(run: Run, config: RunConfig, data: str | Images | None, cache: Path | None) -> Images:
-    """Open the images to test a run on, in the size that it was trained for."""
+    """Open the images to test a run on, in the size that it was trained on."""
     if isinstance(data, Images):
         if data.image_size != config.image_size:
             raise TPNError(
@@ -105,12 +105,12 @@ def open_run_images(run: Run, config: RunConfig, data: str | Images | None, cach
         return data
     spec = data or config.data
     if spec.startswith("arrays:"):
-        raise TPNError(f"{run.folder} was trained on data that was given from Python: hand it over again with --data.")
+        raise TPNError(f"{run.folder} was trained on data that was given from Python: pass it again as --data.")
     images = open_images(spec, config.image_size, cache=cache, class_seed=config.class_seed)
     if images.spec == config.data and images.digest != config.data_digest:
         warnings.warn(
             f"The images of {images.spec} have changed since {run.folder} was trained on them: "
-            "classes that it was trained on may now be among those that it is tested on.",
+            "some of its training classes may now be in the split that it is tested on.",
             TPNWarning,
             stacklevel=3,
         )
@@ -118,7 +118,7 @@ def open_run_images(run: Run, config: RunConfig, data: str | Images | None, cach
 
 
 def head_on_features(name: str, settings: dict[str, object], images: Images, split: str, setting: Setting) -> Subject:
-    """Build a method that needs no training of its own, to test it on features."""
+    """Build a method that needs no training, to test it on features."""
     kind = find_method(name)
     if not images.are_features:
         raise TPNError(

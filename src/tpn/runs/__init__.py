@@ -1,1 +1,1 @@
-"""What a training leaves behind, and reading it again."""
+"""Run folders: the settings, metrics and weights of a training, and loading them."""

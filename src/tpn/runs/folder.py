@@ -1,11 +1,11 @@
 """The folder of a training run.
 
-    config.json             what was trained, on what data, how
+    config.json             all settings: method, data, training
     metrics.jsonl           a line per validation
     model.safetensors       the weights that were best on validation
     checkpoint.safetensors  what resuming needs
 
-Nothing in it is a pickle, and nothing in it names code that is imported: reading a run executes no code.
+It contains no pickles, and no names of code to import: reading a run executes no code.
 """
 
 import json
@@ -30,7 +30,7 @@ from tpn.runs.tensors import read_tensors
 
 
 def circumstances(execution: dict[str, Any]) -> dict[str, Any]:
-    """Return what a run is trained with, which may change the last digits of its outcome, or more."""
+    """Return the software and hardware of a training, which may change its outcome in the last digits, or more."""
     return {
         "tpn": tpn.__version__,
         "python": platform.python_version(),
@@ -52,21 +52,21 @@ class Run:
 
     @property
     def exists(self) -> bool:
-        """Has a training begun here?"""
+        """Whether a training has begun here."""
         return self.config_file.is_file()
 
     def write_config(self, config: RunConfig, execution: dict[str, Any]) -> None:
-        """Write config.json, with what the run is trained with."""
+        """Write config.json, with the circumstances of the training."""
         content = asdict(config)
         if not config.began_as:
             del content["began_as"]
         write_json(self.config_file, {"format": FORMAT, **content, "written_with": circumstances(execution)})
 
     def changed_circumstances(self, execution: dict[str, Any]) -> list[str]:
-        """Return what is different now from when the run began, in words."""
+        """Describe the circumstances that have changed since the run began."""
         before, now = read_json(self.config_file).get("written_with"), circumstances(execution)
         if not isinstance(before, dict):
-            return ["it is not known what the run was begun with"]
+            return ["the versions and the device that the run was begun with are unknown"]
         before = {"processes": 1, **before}
         return [
             f"{name} was {before.get(name)} and is {now[name]}"
@@ -82,7 +82,7 @@ class Run:
         if isinstance(method, str) and method not in list_methods():
             raise TPNError(
                 f"{self.folder} is a run of the method {method!r}, which is not known here: register it first "
-                "(tpn.register_method), or install the package that it comes from."
+                "(tpn.register_method), or install its package."
             )
         try:
             return config_from_json(content)
@@ -90,7 +90,7 @@ class Run:
             raise TPNError(f"{self.config_file} cannot be read: {failure.command_line_text}") from failure
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """Read the outcome of each validation."""
+        """Read the metrics of each validation."""
         try:
             return read_metrics(self.metrics_file.read_bytes(), self.metrics_file)
         except OSError as failure:
@@ -101,7 +101,7 @@ class Run:
         if not self.model_file.is_file():
             raise TPNError(
                 f"{self.folder} has no weights (model.safetensors): either it was stopped before its first validation, "
-                "and `tpn train ... --resume` will write them, or they were removed, and it must be trained again."
+                "and `tpn train ... --resume` will write them; or they were removed, and you must train it again."
             )
         tensors, facts = read_tensors(self.model_file)
         if facts.get("run") != config.digest:
@@ -114,7 +114,7 @@ class Run:
 
 
 def find_run(name: str | os.PathLike[str]) -> Run:
-    """Return the run in this folder or, if there is none, the run of this name that comes with the package."""
+    """Return the run in this folder or, if there is none, the run of this name in the package."""
     return Run(run_folder(name))
 
 
@@ -129,6 +129,6 @@ def read_metrics(content: bytes, source: Path) -> list[dict[str, Any]]:
         except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
             whole = False
         if not whole:
-            raise TPNError(f"{source} is damaged in line {number}: it is not the outcome of a validation.")
+            raise TPNError(f"{source} is damaged in line {number}: it does not hold the metrics of a validation.")
         metrics.append(figures)
     return metrics

@@ -1,7 +1,7 @@
-"""Reading what earlier versions of tpn have written: every format of a run folder that was ever released.
+"""Compatibility with earlier versions of tpn: reading every released format of a run folder.
 
-format 4    `pictures` is what `data_digest` is now; SNAIL's projection was called `embed`
-format 5    today
+format 4    `data_digest` was called `pictures`, and SNAIL's `projection` was called `embed`
+format 5    current
 """
 
 from typing import Any
@@ -17,11 +17,11 @@ from tpn.runs.settings_json import from_json
 FORMAT = 5
 READABLE = (4, 5)
 ABOUT = ("format", "written_with")
-"""What config.json says besides the settings."""
+"""Entries of config.json besides the settings."""
 
 
 def config_from_json(content: dict[str, Any]) -> RunConfig:
-    """Turn what a config.json of any format holds into the settings of a run."""
+    """Convert the content of a config.json of any format to the settings of a run."""
     version = content.get("format")
     if version not in READABLE:
         raise TPNError(f"it has the format {version!r}; this version of tpn reads {' and '.join(map(str, READABLE))}.")
@@ -35,12 +35,12 @@ def config_from_json(content: dict[str, Any]) -> RunConfig:
 
 
 def current_names(method: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return tensors under the names that they have today."""
+    """Return tensors under their current names."""
     return {current_name(method, name): tensor for name, tensor in tensors.items()}
 
 
 def current_name(method: str, name: str) -> str:
-    """Return the name that a weight of a method has today."""
+    """Return the current name of a weight of a method."""
     if method == "snail":
         for prefix in ("", "model/", "optimiser/"):
             if name.startswith(f"{prefix}embed."):

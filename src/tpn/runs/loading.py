@@ -1,4 +1,4 @@
-"""From a run folder to the trained method."""
+"""Loading the trained method of a run."""
 
 import hashlib
 import os
@@ -19,17 +19,17 @@ from tpn.runs.tensors import not_finite, write_tensors
 
 
 def load(run: str | os.PathLike[str], as_method: str | None = None, backbone: str | Network | None = None) -> Method:
-    """Load the method that was trained in a run, with its best weights, ready to use.
+    """Load the trained method of a run, with its best weights.
 
     Parameters
     ----------
     run : path
         A run folder; or `mini-conv4`, the TPN that comes with the package, trained on miniImageNet.
     as_method : str, optional
-        Another method with the same weights: prototypes learned by `protonet` can be refined by `soft-kmeans`.
+        Load the weights as another method that has the same ones, such as `soft-kmeans` for a run of `protonet`.
     backbone : str, nn.Module or callable, optional
-        The network of the run, if it is not one of tpn's or of an installed package: a run folder alone never makes tpn
-        import other code.
+        The network of the run, if it is neither built in nor from an installed package: a run folder alone never makes
+        tpn import other code.
 
     Returns
     -------
@@ -64,14 +64,14 @@ def load_run(
 
 
 def settings_for(name: str, settings: Config) -> Config:
-    """Return these settings, as far as they mean the same to a method, with its own defaults for the others."""
+    """Return settings for a method: those that it shares with the given ones, and its own defaults for the others."""
     kind = find_method(name).Config
     shared = next(base for base in kind.__mro__ if issubclass(base, Config) and isinstance(settings, base))
     return kind(**{field.name: getattr(settings, field.name) for field in fields(shared)})
 
 
 def load_weights(method: Method, tensors: dict[str, torch.Tensor], source: Path) -> None:
-    """Copy tensors into a method of the same shape, keeping the method's memory layout."""
+    """Copy tensors of the same names and shapes into a method, which keeps its memory format."""
     if broken := not_finite(tensors):
         raise TPNError(f"{source} is damaged: {broken} is not finite.")
     for name, tensor in method.state_dict().items():
@@ -85,7 +85,7 @@ def load_weights(method: Method, tensors: dict[str, torch.Tensor], source: Path)
 
 
 def save_weights(method: Method, path: Path, facts: dict[str, Any]) -> None:
-    """Write a method's weights."""
+    """Write the weights of a method."""
     write_tensors(path, method.state_dict(), facts)
 
 

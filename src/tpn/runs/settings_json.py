@@ -1,4 +1,4 @@
-"""Settings from JSON, checked against the types of their dataclass."""
+"""Settings dataclasses from JSON, with checks of their types."""
 
 from dataclasses import MISSING, fields
 from types import NoneType, UnionType
@@ -10,9 +10,9 @@ Settings = TypeVar("Settings")
 
 
 def from_json(kind: type[Settings], content: Any) -> Settings:
-    """An instance of the dataclass `kind` with the values that JSON gave."""
+    """Return an instance of the dataclass `kind` with the values of a JSON object; check their types."""
     if not isinstance(content, dict):
-        raise TPNError(f"{content!r} stands where an object with settings was expected.")
+        raise TPNError(f"an object with settings was expected, not {content!r}.")
     known, hints = {field.name: field for field in fields(kind)}, get_type_hints(kind)  # type: ignore[arg-type]
     if unknown := sorted(set(content) - set(known)):
         raise TPNError(f"it has the unknown setting {', '.join(unknown)}.")
@@ -26,7 +26,7 @@ def from_json(kind: type[Settings], content: Any) -> Settings:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Is the value of that type? A whole number may stand for a float."""
+    """Return whether the value is of that type; an integer is also a valid float."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return any(fits(value, part) for part in parts)

@@ -1,4 +1,4 @@
-"""Tensors and facts in one safetensors file, written all or nothing."""
+"""Tensors and metadata in one safetensors file, written atomically."""
 
 import json
 from pathlib import Path
@@ -14,19 +14,19 @@ from tpn.files import replacing
 
 
 def not_finite(tensors: dict[str, Tensor]) -> str | None:
-    """The name of a tensor that holds NaN or infinity, if there is one."""
+    """Return the name of a tensor that contains NaN or infinity, if there is one."""
     return next((name for name, tensor in tensors.items() if not torch.isfinite(tensor).all()), None)
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-    """Write tensors (in plain memory order, the only one the format knows) and facts that JSON can hold."""
+    """Write tensors and metadata, which must be valid JSON. The format supports contiguous tensors only."""
     content = save({name: tensor.contiguous() for name, tensor in tensors.items()}, {"facts": json.dumps(facts)})
     with replacing(path) as stream:
         stream.write(content)
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read what `write_tensors` wrote."""
+    """Read tensors and metadata that `write_tensors` wrote."""
     try:
         with safe_open(path, "pt") as stream:
             facts = json.loads((stream.metadata() or {}).get("facts", "{}"))

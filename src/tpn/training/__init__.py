@@ -1,1 +1,1 @@
-"""Training by episodes: the loop, the run folder, checkpoints and resuming."""
+"""Training by episodes: the loop, the optimiser, checkpoints, warm starts and several processes."""

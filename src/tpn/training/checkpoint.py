@@ -1,4 +1,4 @@
-"""All that decides how a training goes on, in one file that is replaced as a whole."""
+"""Checkpoints: everything that the rest of a training depends on, in one file that is replaced atomically."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -23,7 +23,7 @@ from tpn.training.optimiser import state_names
 
 @dataclass
 class State:
-    """How far a training has come."""
+    """The progress of a training."""
 
     episode: int = 0
     validations: int = 0
@@ -34,7 +34,7 @@ class State:
     loss_sum: float = 0.0
     accuracy_sum: float = 0.0
     steps: int = 0
-    """Steps since the last validation, over which the two sums run."""
+    """Steps since the last validation, which the two sums cover."""
     seconds: float = 0.0
 
     @property
@@ -52,10 +52,10 @@ class State:
 def save_checkpoint(
     path: Path, run: str, state: State, method: Method, optimiser: Optimizer, scaler: GradScaler, sampler: Sampler
 ) -> None:
-    """Write everything that the rest of the training depends on, and the digest of the run that it belongs to.
+    """Write everything that the rest of the training depends on, and the digest of the run.
 
-    The optimiser's state is written by parameter name. torch's `get_optimizer_state_dict` does so too, but makes a step
-    of an optimiser that has not made one yet, which would end exact resuming.
+    The optimiser's state is written by parameter name. PyTorch's `get_optimizer_state_dict` does so too, but makes a
+    step if the optimiser has not made one yet, and resuming would no longer be exact.
     """
     tensors = {f"model/{name}": tensor for name, tensor in method.state_dict().items()}
     for name, parameter in method.named_parameters():
@@ -85,11 +85,11 @@ def restore_checkpoint(
     try:
         state = from_json(State, facts["state"])
         parameters = dict(method.named_parameters())
-        for old_name in facts["optimised"]:  # a parameter that has never had a gradient is not among them
+        for old_name in facts["optimised"]:  # without parameters that have never had a gradient
             name = current_name(method.info.name, old_name)
             parameter, saved = parameters[name], _below(f"optimiser/{name}/", tensors)
             if saved.keys() != state_names(method.config):
-                raise ValueError(f"something of the optimiser's state of {name} is missing")
+                raise ValueError(f"the optimiser's state of {name} is incomplete")
             optimiser.state[parameter] = {
                 key: value if key == "step" else _laid_out_like(parameter, value) for key, value in saved.items()
             }
@@ -107,7 +107,7 @@ def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Any]:
 
 
 def _laid_out_like(parameter: Tensor, saved: Tensor) -> Tensor:
-    """Copy to the parameter's own device and memory layout: another would be slower, and could round differently."""
+    """Copy to the parameter's device and memory format: another format would be slower, and could round differently."""
     if saved.shape != parameter.shape:
         raise ValueError(f"the optimiser's state has the shape {tuple(saved.shape)}, not {tuple(parameter.shape)}")
     return torch.empty_like(parameter, dtype=saved.dtype).detach().copy_(saved)

@@ -1,4 +1,4 @@
-"""Where and how a training is computed: device, precision, compilation, processes."""
+"""Device, precision, compilation and processes of a training."""
 
 import os
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ MOST_THREADS = 1024
 
 @dataclass(frozen=True)
 class Execution:
-    """The device, the precision of the backbone in training, whether it is compiled, and the processes that share."""
+    """The device, the precision of the backbone, whether it is compiled, and the processes that share the training."""
 
     device: torch.device = CPU
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
@@ -27,14 +27,14 @@ class Execution:
     processes: Processes = ALONE
 
     def with_precision(self, precision: Precision, compile: bool) -> "Execution":
-        """Return the same with a precision; `auto` is bfloat16 where the GPU supports it, otherwise float32."""
+        """Return a copy with this precision; `auto` is bfloat16 where the GPU supports it, otherwise float32."""
         if precision == "auto":
             precision = "bfloat16" if self.device.type == "cuda" and has_bfloat16(self.device) else "float32"
         return replace(self, precision=precision, compile=compile)
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What a run writes down of it."""
+        """The values that a run records."""
         return {
             "device": self.device.type,
             "precision": self.precision,
@@ -43,9 +43,9 @@ class Execution:
         }
 
     def check_alone(self, what: str) -> None:
-        """Refuse to be one of several processes of torchrun."""
+        """Refuse to run as one of several processes of torchrun."""
         if not self.processes.alone:
-            raise TPNError(f"{what} does not run under torchrun: start it once, by itself.")
+            raise TPNError(f"{what} does not run under torchrun: start it as a single process.")
 
     def prepare(self, method: Method) -> None:
         """Move a new method to the device, and set its precision and compilation."""
@@ -56,7 +56,7 @@ class Execution:
             method.compile_backbone()
 
     def scaler(self) -> torch.amp.GradScaler:
-        """Return what scales the loss for float16, which cannot represent very small gradients."""
+        """Return the gradient scaler, which only float16 needs: it cannot represent very small gradients."""
         return torch.amp.GradScaler(self.device.type, enabled=self.precision == "float16")
 
 
@@ -65,14 +65,14 @@ ON_CPU = Execution()
 
 @contextmanager
 def computing(threads: int | None = None, device: str = "auto") -> Iterator[torch.device]:
-    """Use this number of CPU threads inside the block, and find the device of this name."""
+    """Use this number of CPU threads inside this block; yield the device of this name."""
     if threads is not None and not 1 <= threads <= MOST_THREADS:
         raise TPNError(f"--threads must be at least 1 and at most {MOST_THREADS}, not {threads}.")
     found = find_device(device)
     before, tf32 = torch.get_num_threads(), torch.backends.cudnn.allow_tf32
     if threads is not None:
         torch.set_num_threads(threads)
-    torch.backends.cudnn.allow_tf32 = False  # float32 means float32
+    torch.backends.cudnn.allow_tf32 = False  # no TF32: float32 is float32
     try:
         yield found
     finally:
@@ -85,41 +85,41 @@ def check_compiler(device: torch.device) -> None:
     """Refuse to compile where that is not possible."""
     try:
         torch.compile(torch.square)(torch.ones(2, device=device))
-    except Exception as failure:  # it calls other programs, and can fail in many ways
+    except Exception as failure:  # torch.compile calls other programs and can fail in many ways
         reason = " ".join(str(failure).split())[:300]
         raise TPNError(f"--compile does not work here: {reason} … Is there a C++ compiler?") from failure
 
 
 def has_bfloat16(device: torch.device) -> bool:
-    """Does this GPU support bfloat16 in hardware? Older ones emulate it, slowly."""
+    """Return whether this GPU supports bfloat16 in hardware; older ones emulate it slowly."""
     return torch.version.hip is not None or torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def find_device(name: str) -> torch.device:
-    """Find the device of this name: auto, cpu, cuda, cuda:1, mps."""
+    """Return the device of this name: auto, cpu, cuda, cuda:1, mps."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     kind, _, number = name.partition(":")
-    there = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
-    if (number.isdecimal() or name == kind) and int(number or 0) < there.get(kind, 0):
+    available = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
+    if (number.isdecimal() or name == kind) and int(number or 0) < available.get(kind, 0):
         return torch.device(name)
     raise TPNError(f"--device {name!r} is not available. Try auto, cpu or cuda.")
 
 
 def own_device(device: torch.device, processes: Processes) -> torch.device:
-    """Return the device of this process if several train: each process of a computer has one of its GPUs."""
+    """Return the device of this process: if several train on one machine, each has a GPU of its own."""
     if processes.alone or device.type == "cpu":
         return device
     if device != torch.device("cuda"):
         raise TPNError(f"{processes.count} processes cannot share --device {device}: try auto, cpu or cuda.")
-    number, there = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
-    if number >= there:
-        raise TPNError(f"There are {there} GPUs, and each process needs one: --nproc-per-node can be {there} at most.")
+    number, gpus = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
+    if number >= gpus:
+        raise TPNError(f"There are {gpus} GPUs, and each process needs one: --nproc-per-node can be {gpus} at most.")
     return torch.device("cuda", number)
 
 
 def random_states(device: torch.device) -> dict[str, Tensor]:
-    """Return the states of torch's random generators: the CPU's, and the device's if it is another."""
+    """Return the states of PyTorch's random generators: that of the CPU, and that of the device if it is another."""
     states = {"random/torch": torch.get_rng_state()}
     if device.type == "cuda":
         states["random/device"] = torch.cuda.get_rng_state(device)
@@ -129,7 +129,7 @@ def random_states(device: torch.device) -> dict[str, Tensor]:
 
 
 def set_random_states(states: dict[str, Tensor], device: torch.device) -> None:
-    """Restore the states of torch's random generators; a device that has none saved starts anew."""
+    """Restore the states of PyTorch's random generators; a device without a saved state keeps its own."""
     torch.set_rng_state(states["random/torch"])
     if device.type == "cuda" and "random/device" in states:
         torch.cuda.set_rng_state(states["random/device"], device)

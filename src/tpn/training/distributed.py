@@ -1,7 +1,7 @@
-"""Training in several processes at once, as torchrun starts them: each learns from its share of a step's episodes.
+"""Training in several processes, started by torchrun: each learns from its share of the episodes of a step.
 
-All of them hold the same weights, statistics and state after every step, so that any number of them can go on from a
-checkpoint. Small things go from process to process by the processor (gloo), gradients from device to device.
+After every step all processes have the same weights, statistics and state, so that any number of processes can resume
+from a checkpoint. Gradients are exchanged between devices, everything else between CPUs (gloo).
 """
 
 import atexit
@@ -24,9 +24,9 @@ from tpn.methods._config import Config
 from tpn.training.stopping import Stopped
 
 LONGEST_WAIT = timedelta(hours=2)
-"""For another process that is there, but busy: the first validates while the others wait."""
+"""The longest wait for a busy process: the first process validates while the others wait."""
 LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "NCCL", "gloo")
-"""Words of torch when another process is no longer there."""
+"""Words in PyTorch's error messages when another process has ended."""
 CPU = torch.device("cpu")
 
 Result = TypeVar("Result")
@@ -34,14 +34,14 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Processes:
-    """How many processes train together, and which of them this is. If it is alone, there is nothing to exchange."""
+    """The number of processes that train together, and the rank of this one. A single process exchanges nothing."""
 
     count: int = 1
     rank: int = 0
 
     @property
     def first(self) -> bool:
-        """Is this the one that validates, writes and speaks for all?"""
+        """Whether this is the process that validates, writes files and prints for all."""
         return self.rank == 0
 
     @property
@@ -49,10 +49,10 @@ class Processes:
         return self.count == 1
 
     def leave(self, code: int) -> int:
-        """End this process with a code, if it is one of several that have nothing more to exchange.
+        """Exit with this code if this is one of several processes; otherwise return the code.
 
-        At once: threads of gloo may still let go of a tensor of the last exchange. They need Python for that, and would
-        abort the process (pytorch/pytorch#179291) if it was closing down.
+        Exit at once, without finalising Python: threads of gloo may still release a tensor of the last exchange, which
+        would abort a process that is shutting down (pytorch/pytorch#179291).
         """
         if not self.alone:
             self.wait()
@@ -62,7 +62,7 @@ class Processes:
         return code
 
     def connect(self, device: torch.device) -> None:
-        """Let the processes find each other, each with its device; they part when this one ends, however it does."""
+        """Connect the processes, each with its device; disconnect when this one ends."""
         if self.alone or dist.is_initialized():
             return
         if device.type == "cuda":
@@ -71,11 +71,11 @@ class Processes:
             dist.init_process_group("gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl", timeout=LONGEST_WAIT)
         except (RuntimeError, ValueError) as failure:
             reason = " ".join(str(failure).split())
-            raise TPNError(f"The processes that torchrun started do not find each other: {reason}") from failure
-        atexit.register(part)
+            raise TPNError(f"The processes that torchrun started cannot connect: {reason}") from failure
+        atexit.register(disconnect)
 
     def check(self, settings: Config, done: int = 0) -> None:
-        """Refuse a training after so many episodes that cannot be divided evenly."""
+        """Refuse a training whose episodes, after the first `done`, cannot be divided evenly."""
         if self.alone:
             return
         at_once, left = settings.episodes_per_step, settings.episodes - done
@@ -85,40 +85,40 @@ class Processes:
                 f"{self.count}, not {at_once}."
             )
         if left % at_once:
-            left_over = f"the {left} episodes that are left of {settings.episodes}" if done else f"not {left}"
+            left_over = f"the remaining {left} of {settings.episodes} episodes" if done else f"not {left}"
             raise TPNError(
-                f"With {self.count} processes all steps have the same number of episodes: --episodes must be a "
+                f"With {self.count} processes, all steps must have the same number of episodes: --episodes must be a "
                 f"multiple of --episodes-per-step, which is {at_once}, {'as must ' if done else ''}{left_over}."
             )
 
     def share(self, drawn: list[Any]) -> list[Any]:
-        """Return the draws of a step that this process learns from."""
+        """Return this process's share of the draws of a step."""
         return drawn[self.rank :: self.count]
 
     def seed(self, seed: int, episode: int) -> None:
-        """Let chance, in the step from this episode on, depend on nothing but the run, the episode and the process."""
+        """Seed a step: its randomness depends on the run, the episode and the process only."""
         if not self.alone:
             mixed = np.random.SeedSequence((seed, episode, self.rank)).generate_state(1, np.uint64)
             torch.manual_seed(int(mixed[0]))
 
     def wait(self) -> None:
-        """Go on when all have come so far."""
+        """Wait until all processes reach this point."""
         if not self.alone:
             self.gather(0.0)
 
-    def gather(self, *figures: float) -> Float64[Tensor, "process figure"]:
-        """The figures of all processes."""
-        own = torch.tensor(figures, dtype=torch.float64)
-        all_of_them = [torch.empty_like(own) for _ in range(self.count)]
-        with noticing_loss():
-            dist.all_gather(all_of_them, own)
-        return torch.stack(all_of_them)
+    def gather(self, *values: float) -> Float64[Tensor, "process value"]:
+        """Return the values of all processes."""
+        own = torch.tensor(values, dtype=torch.float64)
+        gathered = [torch.empty_like(own) for _ in range(self.count)]
+        with explaining_lost_process():
+            dist.all_gather(gathered, own)
+        return torch.stack(gathered)
 
     def average(self, tensors: Sequence[Tensor]) -> None:
-        """Replace tensors by their mean over the processes."""
+        """Replace tensors by their means over the processes."""
         if tensors:
             flat = torch.cat([tensor.detach().flatten() for tensor in tensors])
-            with noticing_loss():
+            with explaining_lost_process():
                 dist.all_reduce(flat)
             flat /= self.count
             means = torch.split(flat, [tensor.numel() for tensor in tensors])
@@ -126,25 +126,25 @@ class Processes:
                 tensor.detach().copy_(mean.view(tensor.shape))
 
     def by_first(self, work: Callable[[], Result]) -> Result:
-        """What the first process makes of some work. The others wait for it; if it fails, it does for all."""
+        """Do work in the first process, and return its result in all of them; if it fails, raise its error in all."""
         if self.alone:
             return work()
-        told: list[Any] = [None, None]
+        outcome: list[Any] = [None, None]
         if self.first:
             try:
-                told[0] = work()
+                outcome[0] = work()
             except Exception as failure:
-                told[1] = failure if isinstance(failure, Stopped | TPNError) else TPNError(in_words(failure))
-                self._tell(told)
+                outcome[1] = failure if isinstance(failure, Stopped | TPNError) else TPNError(failure_text(failure))
+                self._broadcast(outcome)
                 raise
-        self._tell(told)
-        if told[1] is not None:
-            raise told[1]
-        result: Result = told[0]
+        self._broadcast(outcome)
+        if outcome[1] is not None:
+            raise outcome[1]
+        result: Result = outcome[0]
         return result
 
-    def _tell(self, objects: list[Any]) -> None:
-        with noticing_loss():
+    def _broadcast(self, objects: list[Any]) -> None:
+        with explaining_lost_process():
             dist.broadcast_object_list(objects, src=0, device=CPU)
 
 
@@ -152,25 +152,25 @@ ALONE = Processes()
 
 
 def find_processes() -> Processes:
-    """Those that torchrun has started, if it has started this one."""
+    """Return the processes that torchrun started, or a single one without torchrun."""
     if not dist.is_available() or not dist.is_torchelastic_launched():
         return ALONE
     return Processes(int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"]))
 
 
-def part() -> None:
-    """Leave the other processes, after a failure."""
+def disconnect() -> None:
+    """Leave the process group, even after a failure."""
     if dist.is_initialized():
         dist.destroy_process_group()
 
 
-def in_words(failure: Exception) -> str:
+def failure_text(failure: Exception) -> str:
     return f"The first process failed: {' '.join(str(failure).split()) or type(failure).__name__}"
 
 
 @contextmanager
-def noticing_loss() -> Iterator[None]:
-    """Say in plain words that another process has ended, where torch speaks of its connection."""
+def explaining_lost_process() -> Iterator[None]:
+    """Turn PyTorch's connection errors inside this block into an error which says that another process has ended."""
     try:
         yield
     except RuntimeError as failure:
@@ -178,6 +178,6 @@ def noticing_loss() -> Iterator[None]:
             raise
         reason = " ".join(str(failure).split())[:300]
         raise TPNError(
-            "Another process of this training has ended, so this one cannot go on. It has said why; what was saved "
-            f"last is in the run folder, and --resume goes on from there. (torch: {reason})"
+            "Another process of this training has ended, so this one cannot continue. See its error message; --resume "
+            f"continues from the last checkpoint in the run folder. (torch: {reason})"
         ) from failure

@@ -1,4 +1,4 @@
-"""The gradients of a training step: computed alone, or together with other processes."""
+"""The gradients of a training step, in a single process or in several."""
 
 import warnings
 from collections.abc import Iterator
@@ -15,12 +15,12 @@ from torch.nn.parallel import DistributedDataParallel
 from tpn.episodes.sampler import Learnable
 from tpn.episodes.task import TrainingTask
 from tpn.methods._method import Learned, Method
-from tpn.training.distributed import ALONE, Processes, noticing_loss
+from tpn.training.distributed import ALONE, Processes, explaining_lost_process
 from tpn.training.stopping import Stopped, StopRequest
 
 
 class Learner:
-    """Computes the gradients of a training step: alone, or together with other processes."""
+    """Computes the gradients of a training step, in a single process or in several."""
 
     def __init__(
         self,
@@ -43,28 +43,28 @@ class Learner:
 
     @property
     def signal(self) -> int | None:
-        """The signal to stop that has come to this process or, as all know after a step, to another."""
+        """The stop signal that this process has received or, as agreed after a step, another process."""
         return self._agreed or self._request.signal
 
     def raise_if_asked(self) -> None:
-        """Stop if a signal came, and if others train too, only if all of them know that it came."""
+        """Raise `Stopped` after a stop signal; with several processes, only once all of them know of it."""
         if self.processes.alone:
             self._request.raise_if_asked()
         elif self._agreed is not None:
             raise Stopped
 
     def seed(self, episode: int) -> None:
-        """Make the step from this episode on repeatable."""
+        """Seed the step that begins at this episode, so that it can be repeated."""
         self.processes.seed(self._seed, episode)
 
     def share(self, drawn: list[Any]) -> list[Any]:
-        """Return the draws of a step that this process learns from."""
+        """Return this process's share of the draws of a step."""
         return self.processes.share(drawn)
 
     def learn(self, task: Learnable) -> Learned:
-        """Add the gradients of one step, averaged over the processes, each of which has its share of the task.
+        """Add the gradients of one step, averaged over the processes; `task` is the share of this one.
 
-        Returns the loss and accuracy of all of them, and lets them agree on whether to stop.
+        Return the mean loss and accuracy of all processes, which also agree on whether to stop.
         """
         if self.processes.alone:
             return self.method.learn(task, self._backward)
@@ -77,15 +77,15 @@ class Learner:
         return Learned(loss, accuracy)
 
     def _learn_together(self, task: Any) -> Learned:
-        """One loss and one backward pass, during which gradients are exchanged as soon as they are there."""
+        """Compute one loss and one backward pass, which exchanges gradients as soon as they are computed."""
         assert self._together is not None
-        with noticing_loss():
+        with explaining_lost_process():
             loss, scores = self._together(task)
             self._backward(loss)
         return Learned.of(loss, scores, task.query_labels)
 
     def _learn_locally(self, task: Learnable) -> Learned:
-        """As the method learns by itself, and then average its gradients. Where no process has one, none has."""
+        """Let the method learn in this process, then average gradients. A parameter without any gradient keeps none."""
         learned = self.method.learn(task, self._backward)
         learning = [parameter for parameter in self.method.parameters() if parameter.requires_grad]
         found = self.processes.gather(*(float(parameter.grad is not None) for parameter in learning)).amax(0)
@@ -102,7 +102,7 @@ class Learner:
 
     @contextmanager
     def _counting_for_all(self) -> Iterator[None]:
-        """Let what the method counts grow as if it had seen the episodes of all processes, which are equally many."""
+        """Make the method's counters grow as if it had seen the episodes of all processes, whose shares are equal."""
         counts = [buffer for buffer in self.method.buffers() if not buffer.is_floating_point()]
         before = [count.clone() for count in counts]
         yield
@@ -111,12 +111,13 @@ class Learner:
 
 
 class _Loss(nn.Module):
-    """A method's loss as the forward pass of a module, as DistributedDataParallel wants it."""
+    """The loss of a method as the forward pass of a module, which DistributedDataParallel requires."""
 
     def __init__(self, method: Method) -> None:
         super().__init__()
         self.method = method
-        self.unused = nn.Parameter(torch.zeros((), device=method.device))  # torch complains if it looks for one in vain
+        # torch warns if it looks for unused parameters and finds none
+        self.unused = nn.Parameter(torch.zeros((), device=method.device))
 
     def forward(self, task: TrainingTask) -> tuple[Float[Tensor, ""], Float[Tensor, "episode query way"]]:
         loss, scores = self.method.loss(task)
@@ -124,14 +125,14 @@ class _Loss(nn.Module):
 
 
 def averaging(loss: _Loss) -> DistributedDataParallel:
-    """The same module, whose gradients are averaged over the processes while they are computed."""
+    """Wrap the module so that its gradients are averaged over the processes as they are computed."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "`broadcast_buffers`", FutureWarning)  # older versions know no other name
+        warnings.filterwarnings("ignore", "`broadcast_buffers`", FutureWarning)  # older versions need this name
         return DistributedDataParallel(loss, broadcast_buffers=False, find_unused_parameters=True)
 
 
 def running_statistics(method: Method) -> Iterator[Tensor]:
-    """The means and variances that batch normalisation has gathered."""
+    """Yield the running means and variances of batch normalisation."""
     for layer in method.modules():
         if isinstance(layer, _BatchNorm) and layer.running_mean is not None and layer.running_var is not None:
             yield from (layer.running_mean, layer.running_var)

@@ -1,4 +1,4 @@
-"""Training by episodes or mini-batches, from the first to the last, resumable at any moment."""
+"""The training loop, by episodes or mini-batches, resumable at any point."""
 
 import json
 import math
@@ -44,7 +44,7 @@ VALIDATION_SEED = 1_000_003
 
 @dataclass(frozen=True)
 class Callbacks:
-    """What a user wants to be called with while a training runs, for other loggers."""
+    """Functions of the user to call during training, for other loggers."""
 
     on_step: Callable[[dict[str, Any]], None] | None = None
     """Called after each optimiser step with its episode, loss, accuracy and lr."""
@@ -60,12 +60,12 @@ class Outcome:
     stopped_by: int | None
     """The signal that ended it early, if one did."""
     plateau: bool
-    """Did it end because validation got no better?"""
+    """Whether it ended because the validation accuracy reached a plateau."""
 
 
 @dataclass
 class Training:
-    """A method to be trained, and all that changes with it. Nothing is read from or written to the run folder yet."""
+    """A method and the state of its training. Building it neither reads nor writes the run folder."""
 
     run: Run
     config: RunConfig
@@ -81,7 +81,7 @@ class Training:
 
     @classmethod
     def build(cls, run: Run, config: RunConfig, images: Images, execution: Execution = ON_CPU) -> "Training":
-        """Build everything that a training needs; refuse what cannot be trained."""
+        """Build the method, optimiser and sampler, and draw the validation episodes; refuse what cannot be trained."""
         torch.manual_seed(config.seed)
         settings = config.settings
         method = build_method(config.method, settings, config.dimensions).train()
@@ -105,7 +105,7 @@ class Training:
         )
 
     def restore(self) -> None:
-        """Continue from the run's checkpoint or, if it has none, initialise the method (from another run, if asked)."""
+        """Restore the checkpoint of the run or, if it has none, initialise the method (with a warm start, if asked)."""
         method, config = self.method, self.config
         if self.run.checkpoint_file.is_file():
             self.state = restore_checkpoint(
@@ -136,11 +136,11 @@ class Training:
 
 
 def train(training: Training, callbacks: Callbacks = Callbacks()) -> Outcome:  # noqa: B008
-    """Train until the last episode, a plateau, or a signal to stop, from where `Training.restore` has left it.
+    """Train until the last episode, a plateau, or a signal to stop, from the state that `Training.restore` loaded.
 
-    Resuming is exact on a CPU: with the same torch and number of threads, a training that was killed at any moment ends
-    in the same weights and metrics as one that was not. With several processes, the first of them validates and writes;
-    the others only learn.
+    Resuming is exact on a CPU: with the same versions and number of threads, a training that was killed at any time
+    ends in the same weights and metrics as an uninterrupted one. With several processes, the first validates and writes
+    files; the others only learn.
     """
     run, config, execution, method = training.run, training.config, training.execution, training.method
     settings, processes, state = config.settings, execution.processes, training.state
@@ -197,7 +197,7 @@ def train(training: Training, callbacks: Callbacks = Callbacks()) -> Outcome:  #
 
 
 def begin(training: Training) -> None:
-    """Write config.json, and drop metrics that are younger than the checkpoint."""
+    """Write config.json, and drop metrics that are newer than the checkpoint."""
     run, config = training.run, training.config
     truncate_metrics(run, training.state.validations)
     if not run.exists or run.read_config() != config:
@@ -234,7 +234,7 @@ def draw_step(
     augmentations: tuple[str, ...] = (),
     share: Callable[[list[Any]], list[Any]] = lambda drawn: drawn,
 ) -> Learnable:
-    """Draw the episodes of one step, and load the images of those that are this process's share."""
+    """Draw the episodes of one step, and load the images of this process's share of them."""
     drawn = share([sampler.draw() for _ in range(episodes)])
     images = load_images(sampler.split, drawn)
     augmented = augment(images.flatten(0, 1), augmentations).view(images.shape)
@@ -242,7 +242,7 @@ def draw_step(
 
 
 def validate(training: Training, request: StopRequest) -> dict[str, Any]:
-    """Test on the validation classes, and note the outcome in the state. Returns the line for metrics.jsonl."""
+    """Test on the validation classes, and update the state; return the line for metrics.jsonl."""
     state, settings = training.state, training.config.settings
     if broken := not_finite(training.method.state_dict()):
         raise TPNError(f"Training diverged: {broken} is not finite at episode {state.episode}. {advice(settings)}")
@@ -275,7 +275,7 @@ def validate(training: Training, request: StopRequest) -> dict[str, Any]:
 
 
 def record(training: Training, metrics: dict[str, Any]) -> None:
-    """Append a line to metrics.jsonl and, if it is the best so far, write the weights. The checkpoint comes after."""
+    """Append a line to metrics.jsonl and, if it is the best so far, write the weights, before the checkpoint."""
     run = training.run
     with explaining_failure(run.metrics_file), open(run.metrics_file, "a", encoding="utf-8") as stream:
         stream.write(json.dumps(metrics) + "\n")
@@ -287,9 +287,9 @@ def record(training: Training, metrics: dict[str, Any]) -> None:
 
 
 def truncate_metrics(run: Run, validations: int) -> None:
-    """Drop the lines of metrics.jsonl that are younger than the checkpoint; they will be written again.
+    """Drop the lines of metrics.jsonl that are newer than the checkpoint; they will be written again.
 
-    Without a checkpoint there can be one such line, or half of one, and no more.
+    There can be at most one such line, possibly incomplete.
     """
     lines = run.metrics_file.read_bytes().splitlines(keepends=True) if run.metrics_file.is_file() else []
     if not validations <= len(lines) <= validations + 1:
@@ -306,26 +306,26 @@ def truncate_metrics(run: Run, validations: int) -> None:
 
 
 def validation_setting(config: RunConfig, split: Split) -> Setting:
-    """Return the setting of validation episodes: that of training, but with no more classes than there are."""
+    """Return the setting of validation episodes: that of training, with at most the classes of the split."""
     setting, room = config.episode, len(split.classes) - config.episode.distractors
     fixed = find_method(config.method).info.fixed_way or setting.query_counts is not None
     return setting if fixed or setting.way <= room or room < 2 else replace(setting, way=room)
 
 
 def validation_due(state: State, config: Config) -> bool:
-    """Validate before the first episode, after the last, and every `validate_every` episodes."""
+    """Return whether to validate now: before the first episode, after the last, every `validate_every` episodes."""
     if state.validated_at < 0 or state.episode >= config.episodes:
         return state.validated_at != state.episode
     return state.episode // config.validate_every > state.validated_at // config.validate_every
 
 
 def on_plateau(state: State, config: Config) -> bool:
-    """Has validation not improved for `patience` validations?"""
+    """Return whether the last `patience` validations brought no better accuracy."""
     return config.patience > 0 and state.validations_since_best >= config.patience
 
 
 def advice(settings: Config) -> str:
-    """Return what may help against divergence."""
+    """Return advice against divergence, for an error message."""
     return f"Try a smaller --lr{' or --inner-lr' if hasattr(settings, 'inner_lr') else ''}."
 
 

@@ -1,4 +1,4 @@
-"""The optimiser, and its learning rate."""
+"""The optimiser, and the learning rate schedule."""
 
 import math
 
@@ -10,7 +10,7 @@ from tpn.methods._method import Method
 
 
 def state_names(config: Config) -> set[str]:
-    """Return the names of the optimiser's state of a parameter after its first step."""
+    """Return the names of the optimiser's state for a parameter, after its first step."""
     if config.optimiser == "adam":
         return {"step", "exp_avg", "exp_avg_sq"}
     return {"momentum_buffer"} if config.momentum else set()
@@ -19,11 +19,13 @@ def state_names(config: Config) -> set[str]:
 def build_optimiser(method: Method) -> Optimizer:
     """Build an optimiser for all parameters of a method that are not frozen.
 
-    Weight decay is for parameters of more than one dimension: not for biases and normalisation.
+    Weight decay applies to parameters of more than one dimension, not to biases and normalisation.
     """
     config, learning = method.config, [parameter for parameter in method.parameters() if parameter.requires_grad]
     if not learning:
-        raise TPNError(f"{method.info.name} has nothing to train with the backbone {config.backbone}: evaluate it.")
+        raise TPNError(
+            f"{method.info.name} has nothing to train with the backbone {config.backbone}: use `tpn evaluate`."
+        )
     groups = [
         {"params": [parameter for parameter in learning if parameter.ndim > 1], "weight_decay": config.weight_decay},
         {"params": [parameter for parameter in learning if parameter.ndim <= 1], "weight_decay": 0.0},
@@ -35,16 +37,16 @@ def build_optimiser(method: Method) -> Optimizer:
 
 
 def learning_rate(config: Config, episode: int) -> float:
-    """Return the learning rate at an episode, by the schedule and the warm-up of the settings."""
+    """Return the learning rate at an episode, according to schedule and warm-up."""
     warm = min(1.0, (episode + 1) / (config.warm_up + 1))
     done = min(1.0, episode / config.episodes)
     match config.schedule:
         case "halve":
-            share = 0.5 ** (episode // config.halve_every)
+            factor = 0.5 ** (episode // config.halve_every)
         case "linear":
-            share = 1 - done
+            factor = 1 - done
         case "cosine":
-            share = (1 + math.cos(math.pi * done)) / 2
+            factor = (1 + math.cos(math.pi * done)) / 2
         case "step":
-            share = config.drop_by ** sum(done >= point for point in config.drop_at)
-    return float(config.lr * warm * share)
+            factor = config.drop_by ** sum(done >= point for point in config.drop_at)
+    return float(config.lr * warm * factor)

@@ -1,4 +1,4 @@
-"""Preflight checks: what is refused before a training writes anything, and what the user is told."""
+"""Preflight checks, before a training writes anything, and notes to the user."""
 
 import warnings
 from contextlib import nullcontext
@@ -20,7 +20,7 @@ from tpn.training.warm_start import check_initial
 
 
 def check(run: Run, config: RunConfig, execution: Execution, resume: bool) -> None:
-    """Refuse to train in a folder that is something else. Nothing is written yet, and nothing is ever overwritten."""
+    """Refuse to train in a folder with other content. Nothing is written here, and nothing is ever overwritten."""
     _, colon, path = config.data.partition(":")
     if colon and run.folder.resolve().is_relative_to(path):
         raise TPNError(f"{run.folder} lies among the images of {config.data}: choose another --out.")
@@ -39,10 +39,10 @@ def check(run: Run, config: RunConfig, execution: Execution, resume: bool) -> No
 
 
 def check_resuming(run: Run, config: RunConfig, resume: bool) -> None:
-    """Refuse to touch a run that exists already, except to resume it as it was begun."""
+    """Refuse to change an existing run, except to resume it with its own settings."""
     if not resume:
         raise TPNError(f"The run folder {run.folder} exists. Continue it with --resume, or choose another with --out.")
-    before = replace(run.read_config(), data=config.data, init=config.init)  # they may have been moved
+    before = replace(run.read_config(), data=config.data, init=config.init)  # both may have moved
     if before.data_digest != config.data_digest:
         raise TPNError(
             f"The run in {run.folder} was begun with other images than those that {config.data} has now. "
@@ -61,7 +61,7 @@ def check_resuming(run: Run, config: RunConfig, resume: bool) -> None:
 
 
 def train_in_folder(training: Training, callbacks: Callbacks = Callbacks()) -> Outcome:  # noqa: B008
-    """Train in the run's folder, which the first of several processes locks for all of them."""
+    """Train in the run folder, which the first of several processes locks for all of them."""
     run, first = training.run, training.execution.processes.first
     make_folder(run.folder)
     with run.claimed() if first else nullcontext():
@@ -74,7 +74,7 @@ def train_in_folder(training: Training, callbacks: Callbacks = Callbacks()) -> O
 
 
 def announce(training: Training) -> None:
-    """Tell what is about to be trained, and what may be unexpected about it."""
+    """Print what is about to be trained, and notes on what may be unexpected."""
     run, config, state = training.run, training.config, training.state
     if run.exists and (changes := run.changed_circumstances(training.execution.facts)):
         say(f"Note: {'; '.join(changes)}, so this may not end in exactly the weights of an uninterrupted run.")
@@ -95,12 +95,12 @@ def announce(training: Training) -> None:
 
 
 def warn_of_unlabelled(info: Info, setting: Setting) -> None:
-    """Warn if a method ignores the unlabelled images, or if it misses them."""
+    """Warn if a method ignores unlabelled images, or lacks them."""
     if setting.unlabelled and info.unlabelled == "ignores":
         warnings.warn(f"{info.name} ignores unlabelled images; --unlabelled has no effect.", TPNWarning, stacklevel=2)
     if not setting.unlabelled and info.unlabelled == "needs":
         warnings.warn(
-            f"{info.name} is made for unlabelled images, and there are none: give --unlabelled, for example 20.",
+            f"{info.name} is made for unlabelled images, but there are none: give --unlabelled, for example 20.",
             TPNWarning,
             stacklevel=2,
         )

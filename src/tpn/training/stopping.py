@@ -1,4 +1,4 @@
-"""Ending cleanly when the user or the system asks for it."""
+"""Clean stops on SIGINT and SIGTERM."""
 
 import signal
 import sys
@@ -9,19 +9,19 @@ from types import FrameType
 
 
 class Stopped(Exception):
-    """Raised inside long work when a stop was asked for."""
+    """Raised to stop training after a signal."""
 
 
 class StopRequest:
-    """Whether SIGINT (Ctrl-C) or SIGTERM has come, and which."""
+    """Records the first SIGINT (Ctrl-C) or SIGTERM."""
 
     signal: int | None = None
 
     def receive(self, number: int, frame: FrameType | None) -> None:
         if self.signal is not None:
-            raise KeyboardInterrupt  # asked twice: at once, then
+            raise KeyboardInterrupt  # the second signal stops at once
         self.signal = number
-        print("\nstopping after this step (again to leave at once)", file=sys.stderr, flush=True)
+        print("\nstopping after this step (repeat to stop at once)", file=sys.stderr, flush=True)
 
     def raise_if_asked(self) -> None:
         if self.signal is not None:
@@ -30,9 +30,9 @@ class StopRequest:
 
 @contextmanager
 def listening() -> Iterator[StopRequest]:
-    """Take note of SIGINT and SIGTERM instead of dying of them."""
+    """Record SIGINT and SIGTERM inside this block, instead of stopping at once."""
     request = StopRequest()
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may listen
+    if threading.current_thread() is not threading.main_thread():  # only the main thread can handle signals
         yield request
         return
     before = {number: signal.signal(number, request.receive) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -1,4 +1,4 @@
-"""A TensorBoard log of a training, where TensorBoard is installed."""
+"""A TensorBoard log of a training, if TensorBoard is installed."""
 
 import json
 from contextlib import suppress
@@ -9,13 +9,13 @@ from typing import Any
 from tpn.methods._method import Learned
 
 STEPS_PER_POINT = 10
-"""Training steps that make one point of the training curves."""
+"""Training steps averaged in one point of the training curves."""
 
 
 class TensorBoard:
-    """Training and validation curves, the settings and an episode of a run; nothing if TensorBoard is not installed.
+    """Log of training and validation curves and the settings of a run; does nothing without TensorBoard.
 
-    It is a convenience beside metrics.jsonl: if it cannot be written, training goes on without it.
+    It complements metrics.jsonl: if it cannot be written, training continues without it.
     """
 
     def __init__(self, folder: Path, episode: int, settings: dict[str, Any]) -> None:
@@ -51,7 +51,7 @@ class TensorBoard:
 
     @property
     def writes(self) -> bool:
-        """Is there a log to write to?"""
+        """Whether there is a log to write to."""
         return self._writer is not None
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Warm start: beginning with the weights of another run."""
+"""Warm start: initial weights from another run."""
 
 import warnings
 from pathlib import Path
@@ -12,16 +12,16 @@ from tpn.runs.loading import load, weights_digest
 
 
 def initial_weights(init: Path | str | None, before: RunConfig | None = None) -> dict[str, str | None]:
-    """Return what a run remembers of the run it starts from: its folder, and a digest of its weights.
+    """Return the settings that record a warm start: the folder of the other run, and a digest of its weights.
 
-    A run that is resumed (`before`) knows the weights it has started from, whatever has become of them since.
+    A resumed run (`before`) keeps the digest of its initial weights, even if they have changed since.
     """
     if init is None:
         return {"init": None, "init_weights": ""}
     run = find_run(init)
     folder = str(resolved(run.folder))
     if before is not None and before.init is None:
-        raise TPNError("The run was not begun with --init: resume it without.")
+        raise TPNError("The run was not begun with --init: resume it without --init.")
     if before is not None and before.init == folder:
         return {"init": folder, "init_weights": before.init_weights}
     load(init)  # refuses what is missing or damaged
@@ -29,7 +29,7 @@ def initial_weights(init: Path | str | None, before: RunConfig | None = None) ->
 
 
 def check_initial(config: RunConfig) -> None:
-    """Refuse to start from a run whose backbone does not fit, and warn of labels that it may have seen."""
+    """Refuse a warm start from a run whose backbone does not fit; warn if it may have seen labels hidden here."""
     if config.init is None:
         return
     source = Run(config.init).read_config()
@@ -53,7 +53,7 @@ def check_initial(config: RunConfig) -> None:
 
 
 def warm_start_source(config: RunConfig) -> Method | None:
-    """Load the trained method that a run starts from, if any."""
+    """Load the trained method for a warm start, if there is one."""
     if config.init is None:
         return None
     method = load(config.init)
@@ -65,12 +65,12 @@ def warm_start_source(config: RunConfig) -> Method | None:
 def copy_backbone(method: Method, source: Method) -> None:
     """Copy the backbone of another method, with its batch-norm statistics if both keep them."""
     for mine, other in zip(method.backbones, source.backbones, strict=True):
-        there = other.state_dict()
-        mine.load_state_dict({name: there[name] for name in mine.state_dict() if name in there}, strict=False)
+        weights = other.state_dict()
+        mine.load_state_dict({name: weights[name] for name in mine.state_dict() if name in weights}, strict=False)
 
 
 def copy_head(method: Method, source: Method) -> None:
-    """Copy everything else that fits, if both are of one method: weights and statistics, but not counters."""
+    """Copy all other weights and statistics of the same shape, but no counters, if both are the same method."""
     if source.info.name == method.info.name:
         here = method.state_dict()
         fitting = {
