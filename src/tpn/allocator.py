@@ -1,9 +1,9 @@
-"""Keeping freed memory for the next training step instead of handing it back to the operating system.
+"""Keeping freed memory for the next training step instead of returning it to the operating system.
 
 glibc returns every large block at once. The feature maps of a step are hundreds of megabytes, so each step would have
-them all mapped and zeroed again, page by page: at 84x84 pixels that is up to half of a step's time. The programs that
-`tpn` starts keep the memory instead; a library must not decide that for the process it is imported into, so nothing
-happens on import.
+them all mapped and zeroed again, page by page: at 84x84 pixels that is up to half of a step's time. The commands of
+`tpn` keep the memory instead; a library must not decide that for the process that imports it, so importing tpn
+changes nothing.
 """
 
 import ctypes
@@ -13,7 +13,7 @@ M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX, M_ARENA_MAX = -1, -2, -4, -8
 
 
 def keep_freed_memory() -> bool:
-    """Tell glibc's allocator to keep what is freed; elsewhere do nothing. Says whether it took effect."""
+    """Make glibc's allocator keep freed memory; return whether it took effect (False without glibc)."""
     if platform.libc_ver()[0] != "glibc":
         return False
     mallopt = ctypes.CDLL(None).mallopt
@@ -28,6 +28,6 @@ def keep_freed_memory() -> bool:
 
 
 def give_back_freed_memory() -> None:
-    """Hand back what is free at this moment: now and then, so that holes between long-lived blocks do not add up."""
+    """Return free memory to the operating system; call it from time to time against fragmentation."""
     if platform.libc_ver()[0] == "glibc":
         ctypes.CDLL(None).malloc_trim(0)

@@ -1,4 +1,4 @@
-"""The one exception that users catch, and the one warning."""
+"""The exception that users catch, and the warning."""
 
 import re
 
@@ -8,11 +8,11 @@ _FLAG = re.compile(r"`[^`]*`|--([a-z](?:[a-z0-9-]*[a-z0-9])?)")
 class TPNError(Exception):
     """An error that the user can fix: a wrong setting, a damaged file, a full disk.
 
-    The text is one paragraph that says what was wrong, where, and what would be right. The command line prints it on
-    standard error and exits with code 2.
+    The text is one paragraph that says what is wrong, where, and how to fix it. The command line prints it on standard
+    error and exits with code 2.
 
-    An option is written as a flag (`--halve-every`) in the text. Python users read the keyword argument instead
-    (`halve_every`), the command line prints `command_line_text`; a command between backticks stays as it is.
+    Options are written as flags (`--halve-every`) in the text. Python users see the keyword argument (`halve_every`)
+    instead, and the command line prints `command_line_text`; commands between backticks are unchanged.
     """
 
     def __str__(self) -> str:
@@ -25,7 +25,7 @@ class TPNError(Exception):
 
 
 class TPNWarning(UserWarning):
-    """Something the user should know, but need not fix."""
+    """A warning about something that the user should know but need not fix."""
 
 
 def _as_keyword(match: re.Match[str]) -> str:
@@ -33,7 +33,7 @@ def _as_keyword(match: re.Match[str]) -> str:
 
 
 class Interrupted(KeyboardInterrupt):
-    """Work that a signal (Ctrl-C, SIGTERM) stopped after everything was saved: the same call resumes it."""
+    """Raised when a signal (Ctrl-C, SIGTERM) stopped the work, after everything was saved."""
 
     def __init__(self, text: str, signal: int) -> None:
         super().__init__(text)

@@ -1,4 +1,4 @@
-"""Writing files so that a reader never meets half of one, whatever happens while they are written."""
+"""Atomic writing of files, and locks."""
 
 import errno
 import json
@@ -12,17 +12,17 @@ from tpn.errors import TPNError
 
 UNFINISHED = ".part"
 LOCK = ".lock"
-"""The file that marks a folder as being written. Hidden, so that no check takes it for content."""
+"""The lock file of a folder. It is hidden, so that checks do not mistake it for content."""
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file to be written that takes `path`'s place only when it is complete and on the disk.
+    """Open a file for writing that replaces `path` only once it is complete and on disk.
 
-    Until then whatever was at `path` stays; a process killed half-way leaves at most a `.part` file beside it.
+    Until then any file at `path` stays; a process killed half-way leaves at most a `.part` file beside it.
     """
     path = check_target(path)
-    if path.exists() and not path.is_file():  # a device or a pipe: nothing to replace
+    if path.exists() and not path.is_file():  # a device or a pipe cannot be replaced
         with explaining_failure(path), open(path, "wb") as stream:
             yield stream
         return
@@ -40,7 +40,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def check_target(path: Path) -> Path:
-    """Refuse a path that no file can be written to. Returns where a link leads."""
+    """Return the path with links resolved; refuse it if no file can be written there."""
     with explaining_failure(path):
         path = Path(os.path.realpath(path))
         if path.is_dir():
@@ -54,21 +54,21 @@ def check_target(path: Path) -> Path:
 
 @contextmanager
 def explaining_failure(path: Path) -> Iterator[None]:
-    """Turn the operating system's refusal to write `path` into an error that the user can act on."""
+    """Turn an OSError on writing `path` into a TPNError that the user can act on."""
     try:
         yield
     except OSError as failure:
         raise TPNError(
             f"Cannot write {path}: {failure.strerror or failure}. Nothing that was there before is lost; "
-            "make room or choose a place that can be written, and run the command again."
+            "free some space or choose a writable location, and run the command again."
         ) from failure
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a rename inside `folder` survive a power cut, where the system can do that."""
+    """Make a rename inside `folder` survive a power failure, where the system supports it."""
     try:
         handle = os.open(folder, os.O_RDONLY)
-    except OSError:  # Windows opens no folders
+    except OSError:  # Windows cannot open folders
         return
     try:
         os.fsync(handle)
@@ -79,21 +79,21 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write `text` to `path`, all of it or nothing."""
+    """Write `text` to `path` atomically."""
     with replacing(path) as stream:
         stream.write(text.encode())
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write `content` as readable JSON to `path`, all of it or nothing."""
+    """Write `content` to `path` as indented JSON, atomically."""
     text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
-    if not text.isascii() and not is_text(text):  # a path with bytes that are not text, which JSON can escape
+    if not text.isascii() and not is_text(text):  # a path with invalid Unicode, which JSON can escape
         text = json.dumps(content, indent=2, allow_nan=False)
     write_text(path, text + "\n")
 
 
 def is_text(text: str) -> bool:
-    """Can this be written as UTF-8? Names of files need not be."""
+    """Return whether the text can be encoded as UTF-8; file names need not be."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -115,18 +115,18 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def resolved(path: Path) -> Path:
-    """Where a path of the user's leads."""
+    """Return the absolute path, with ~ and links resolved."""
     try:
         return path.expanduser().resolve()
-    except (RuntimeError, OSError, ValueError) as failure:  # a user who is not there, links in a circle
+    except (RuntimeError, OSError, ValueError) as failure:  # an unknown user, or circular links
         raise TPNError(f"The path {path} leads nowhere: {failure}.") from failure
 
 
 @contextmanager
 def holding(folder: Path, otherwise: str) -> Iterator[None]:
-    """Hold a folder against other processes, or raise a TPNError with the text `otherwise` if one holds it already.
+    """Lock a folder, or raise a TPNError with the text `otherwise` if another process has locked it.
 
-    The lock ends with the process, however that ends. A hidden file stays behind in the folder.
+    The lock ends with the process, however that ends. A hidden file remains in the folder.
     """
     with file_lock(folder / LOCK, wait=False) as held:
         if not held:
@@ -138,10 +138,10 @@ def holding(folder: Path, otherwise: str) -> Iterator[None]:
 def file_lock(path: Path, wait: bool, waiting: Callable[[], None] = lambda: None) -> Iterator[bool]:
     """Lock a file, and yield whether it could be locked.
 
-    With `wait`, wait for the process that holds the lock now, after calling `waiting`. Where no lock file can be
-    written, nothing else can be written either: then there is nothing to protect, and it counts as locked.
+    With `wait`, call `waiting` if another process holds the lock, and wait for it. Where no lock file can be written,
+    nothing else can be written either: then there is nothing to protect, and the file counts as locked.
     """
-    from filelock import FileLock, Timeout  # it loads asyncio, which other commands do not need
+    from filelock import FileLock, Timeout  # imports asyncio, which other commands do not need
 
     lock = FileLock(path, thread_local=False)
     held = True
@@ -168,6 +168,6 @@ def make_folder(folder: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what processes that were killed while writing left in `folder`."""
+    """Remove incomplete files that killed processes left in `folder`."""
     for part in folder.glob(f".*{UNFINISHED}"):
         part.unlink(missing_ok=True)

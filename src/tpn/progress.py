@@ -1,4 +1,4 @@
-"""A progress bar with a rate and an end time on a terminal or in a notebook, plain lines elsewhere."""
+"""Progress: a bar with rate and remaining time on a terminal or in a notebook, plain lines elsewhere."""
 
 import sys
 import time
@@ -9,7 +9,7 @@ from contextvars import ContextVar
 Advance = Callable[..., None]
 SECONDS_BETWEEN_LINES = 10.0
 SLOWEST_PER_SECOND = 0.1
-"""What is slower is counted by the hour."""
+"""Slower rates are shown per hour."""
 
 
 _shown = ContextVar("shown", default=True)
@@ -17,7 +17,7 @@ _shown = ContextVar("shown", default=True)
 
 @contextmanager
 def showing(wanted: bool) -> Iterator[None]:
-    """Show progress and remarks inside this block, or not."""
+    """Switch progress and remarks on or off inside this block."""
     token = _shown.set(wanted)
     try:
         yield
@@ -26,14 +26,14 @@ def showing(wanted: bool) -> Iterator[None]:
 
 
 def say(text: str) -> None:
-    """Print a remark that is not the result, on standard error."""
+    """Print a remark, which is not part of the result, on standard error."""
     if _shown.get():
         print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager
 def progress(what: str, total: int, unit: str, done: int = 0) -> Iterator[Advance]:
-    """Show how far `what` has come. Call the yielded function with the number done since, and figures to show.
+    """Show the progress of `what`; yield a function to call with the number newly done, and values to show.
 
     >>> with progress("training", total=1000, unit="episodes") as advance:
     ...     advance(1, loss=1.4, accuracy=0.41)
@@ -52,7 +52,7 @@ def _silent(count: int, **figures: float) -> None:
 
 
 def clock(seconds: float) -> str:
-    """Seconds as people write them: 3:07, 1:02:45."""
+    """Format seconds as a duration, such as 3:07 or 1:02:45."""
     minutes, second = divmod(round(seconds), 60)
     hours, minute = divmod(minutes, 60)
     return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
@@ -102,7 +102,7 @@ def _lines(what: str, total: int, unit: str, done: int) -> Advance:
 
 
 class _Pace:
-    """How many a second, and how long until the end."""
+    """The rate of progress, and the remaining time."""
 
     def __init__(self, total: int, unit: str, done: int) -> None:
         self.total, self.unit, self.done, self.first = total, unit, done, done

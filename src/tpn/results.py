@@ -1,4 +1,4 @@
-"""What public functions return: printable, with plain data inside."""
+"""The base class of the results of public functions."""
 
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Result(ABC):
-    """The result of a public function: prints as a short table, and gives its numbers as plain data."""
+    """Result of a public function: prints as a short table, and converts to plain data or a DataFrame."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
@@ -21,7 +21,7 @@ class Result(ABC):
         """Return a short table of the result."""
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the rows of `to_dataframe`; by default one row with all single values of `to_dict`."""
+        """Return the rows of `to_dataframe`; by default one row with all scalar values of `to_dict`."""
         return [{name: value for name, value in self.to_dict().items() if not isinstance(value, dict | list)}]
 
     def to_dataframe(self) -> "pd.DataFrame":

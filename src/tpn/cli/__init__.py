@@ -1,4 +1,4 @@
-"""The `tpn` command: one file per subcommand, each loaded only when it is called."""
+"""The `tpn` command: one file per subcommand, each imported only when it is called."""
 
 import io
 import os
@@ -13,12 +13,12 @@ from tpn.errors import Interrupted, TPNError, TPNWarning
 COMMANDS = {
     "label": "label the rest of a folder of images, from the labels of a few",
     "predict": "classify single images with a trained method",
-    "train": "train a method by episodes, or continue a training",
+    "train": "train a method by episodes, or resume a training",
     "pretrain": "pre-train a backbone on all training classes, for tpn train --init",
-    "splits": "train and test a semi-supervised method on several partitions into labelled and unlabelled",
+    "splits": "train and test a semi-supervised method on several partitions into labelled and unlabelled images",
     "evaluate": "test a trained method on classes it has never seen",
-    "compare": "test several on the same episodes, with paired differences",
-    "paper": "run an experiment of the paper, and compare the outcome with the published numbers",
+    "compare": "test several methods on the same episodes, with paired differences",
+    "paper": "run an experiment of the paper, and compare the results with the published numbers",
     "plot": "plot a run's learning curve, and an episode",
     "methods": "list the few-shot methods",
     "backbones": "list the networks that embed images",
@@ -32,7 +32,7 @@ Few-shot image classification by label propagation.
 commands:
 {chr(10).join(f"  {name:<10} {what}" for name, what in COMMANDS.items())}
 
-Try it on the drawings that come with the package:
+Try it on the drawings that ship with the package:
   tpn train tpn --episodes 1000 --out runs/first
   tpn evaluate runs/first --shot 1
   tpn plot runs/first
@@ -40,29 +40,29 @@ Try it on the drawings that come with the package:
 Or on your own images:
   tpn label photos --labels few.csv --suggest 20
 
-`tpn COMMAND --help` explains a command and all its options; `tpn --version` tells the version.
+`tpn COMMAND --help` explains a command and all its options; `tpn --version` prints the version.
 """
 
 NO_MEMORY = "There is not enough memory for this. Choose smaller images, smaller episodes or a smaller --backbone."
 
 
 def share_the_processor() -> None:
-    """Let threads that wait for each other sleep instead of spin. To be called before torch is loaded.
+    """Make threads that wait for each other sleep instead of spin. Call it before importing torch.
 
-    Spinning threads lose far more time than they save as soon as something else runs on the machine: on two cores
-    with one of them busy, training was 14 times as fast without it, and as fast with both of them free.
+    Spinning threads cost far more time than they save as soon as something else runs on the machine: on two cores with
+    one of them busy, training was 14 times as fast without spinning; with both free, it was equally fast.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; returns the exit code."""
+    """Run the command line; return the exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    if sys.stdout is None or sys.stderr is None:  # closed by whoever called
+    if sys.stdout is None or sys.stderr is None:  # closed by the caller
         nowhere = open(os.devnull, "w")  # noqa: SIM115
         sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal that knows no ± shows a ? instead
+        sys.stdout.reconfigure(errors="replace")  # a terminal without ± shows a ? instead
     share_the_processor()
     try:
         with warnings.catch_warnings():
@@ -78,7 +78,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 128 + stop.signal
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # the reader of our output has gone; there is nobody to tell
+    except BrokenPipeError:  # the reader of the output has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except MemoryError:
@@ -86,8 +86,8 @@ def main(arguments: list[str] | None = None) -> int:
     except RuntimeError as error:
         if not any(words in str(error) for words in ("can't allocate memory", "out of memory")):
             raise
-        return refuse(NO_MEMORY)  # torch has words of its own for it
-    except (OSError, UnicodeError) as error:  # a folder that may not be entered, a name that cannot be written, …
+        return refuse(NO_MEMORY)  # how torch reports a lack of memory
+    except (OSError, UnicodeError) as error:  # a folder without permission, a name that cannot be encoded, …
         return refuse(f"The system refused: {error}.")
 
 
@@ -114,6 +114,6 @@ def note(message: Warning | str, *_: Any) -> None:
 
 
 def refuse(why: str) -> int:
-    """Say in one paragraph what a user can mend."""
+    """Print an error that the user can fix, as one paragraph; return the exit code."""
     print("tpn:", " ".join(why.split("\n")), file=sys.stderr)
     return 2

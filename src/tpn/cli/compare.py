@@ -1,4 +1,4 @@
-"""tpn compare: which of several trained methods is better."""
+"""tpn compare: test several trained methods on the same episodes."""
 
 import json
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from tpn.workflows.settings import check_run
 
 @dataclass(frozen=True, kw_only=True)
 class Compare(EvaluateOptions):
-    """Test two or more trained methods on the same episodes, and tell which differences are more than chance.
+    """Test two or more trained methods on the same episodes, and show which differences are more than chance.
 
     A difference is computed episode by episode (paired), so its interval is much narrower than those of the accuracies.
     """
@@ -24,7 +24,7 @@ class Compare(EvaluateOptions):
     """The run folders."""
     episode: EpisodeFlags
     data: str | None = None
-    """Where the images come from: quickdraw, mini-imagenet:PATH, tiered-imagenet:PATH or folder:PATH (default: the data
+    """The source of the images: quickdraw, mini-imagenet:PATH, tiered-imagenet:PATH or folder:PATH (default: the data
     of the runs)."""
     backbone: str | None = None
     """The network of the runs (package.module:Name), if it is one of your own."""

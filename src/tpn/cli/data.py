@@ -1,4 +1,4 @@
-"""tpn data: look at images, and prepare them."""
+"""tpn data: inspect and prepare images."""
 
 import json
 import time
@@ -16,14 +16,14 @@ from tpn.workflows.options import Flag, ImageOptions, SplitName
 
 HELP = """usage: tpn data COMMAND SOURCE [options]
 
-Look at the images that methods are trained and tested on, and prepare them.
+Inspect and prepare the images that methods are trained and tested on.
 
   tpn data info SOURCE                  count the classes and images of each split
-  tpn data prepare SOURCE               decode and resize all images once, so that training starts at once
+  tpn data prepare SOURCE               decode and resize all images now, so that training starts at once
   tpn data show SOURCE --out FILE.png   draw the images of an episode
 
 SOURCE is one of
-  quickdraw              345 classes of drawings, which come with the package
+  quickdraw              345 classes of drawings, which ship with the package
   mini-imagenet:PATH     miniImageNet in any common layout, or the ILSVRC-2012 training images
   tiered-imagenet:PATH   tieredImageNet, likewise
   folder:PATH            your own images: PATH/{train,val,test}/CLASS/*, or PATH/CLASS/*. In the second form, the
@@ -60,7 +60,7 @@ class Info(SourceOptions):
 class Prepare(SourceOptions):
     """Decode and resize all images of a source once, into a store in the cache folder.
 
-    Every command that needs the images does so by itself. A store that exists is compared with its checksums, and
+    Every command that needs the images does this automatically. An existing store is checked against its checksums, and
     rebuilt if it is damaged or its source has changed.
     """
 
@@ -75,7 +75,7 @@ class Show(SourceOptions):
     split: SplitName = "train"
     """The split to draw the classes from."""
     seed: int = 0
-    """Each seed draws another episode."""
+    """The seed of the episode."""
 
 
 def main(arguments: list[str]) -> int:
@@ -104,7 +104,7 @@ def prepare(arguments: list[str]) -> None:
     seconds = time.perf_counter() - start
     print(prepared.table())
     if prepared.store is None:
-        print("These images come with the package: no preparation is needed.")
+        print("These images ship with the package: no preparation is needed.")
     else:
         print(f"Ready in {prepared.store} ({size_text(prepared.store_bytes)}, {seconds:.1f} s).")
 
@@ -115,4 +115,4 @@ def show(arguments: list[str]) -> None:
     out = show_data(
         options.source, options.out, split=options.split, seed=options.seed, **setting, **options.image_options
     )
-    print(f"The episode is drawn in {out}.")
+    print(f"The episode is in {out}.")

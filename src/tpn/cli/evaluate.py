@@ -22,17 +22,17 @@ class Evaluate(EvaluateOptions):
     """The run folder that tpn train wrote."""
     episode: EpisodeFlags
     data: str | None = None
-    """Where the images come from: quickdraw, mini-imagenet:PATH, tiered-imagenet:PATH or folder:PATH (default: the data
+    """The source of the images: quickdraw, mini-imagenet:PATH, tiered-imagenet:PATH or folder:PATH (default: the data
     of the run)."""
     as_method: Annotated[str | None, arg(name="as", metavar="METHOD")] = None
-    """Test the weights of the run as this other method, which has the same ones: reptile-bn for a run of reptile,
+    """Test the weights of the run as another method that has the same ones: reptile-bn for a run of reptile,
     soft-kmeans for one of protonet, tpn-semi for one of tpn, discriminative-k-shot for one of classifier-baseline."""
     backbone: str | None = None
     """The network of the run (package.module:Name), if it is one of your own."""
     json: Flag = False
     """Print one JSON object instead of text."""
     per_episode: Path | None = None
-    """Write the accuracy of each episode to this csv file."""
+    """Write the accuracy of each episode to this CSV file."""
 
 
 def main(arguments: list[str]) -> int:

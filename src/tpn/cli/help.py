@@ -1,4 +1,4 @@
-"""The help of a command, from its dataclass."""
+"""The help text of a command, generated from its dataclass."""
 
 import inspect
 import shutil
@@ -16,7 +16,7 @@ NAMES = {int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH"}
 
 
 def help_text(kind: Any, prog: str, default: Any = None) -> str:
-    """Return usage, description, positional arguments and options of a command."""
+    """Return the usage, description, arguments and options of a command as text."""
     width = max(40, min(shutil.get_terminal_size().columns, WIDEST))
     kind, chosen = get_origin(kind) or kind, get_args(kind)
     generic = dict(zip(getattr(kind, "__parameters__", ()), chosen, strict=False))
@@ -62,8 +62,8 @@ def _option(field: "Field[Any]", hint: Any, doc: str, value: Any, width: int) ->
         return _entry(flag, doc, width)
     flag = f"{flag}, --no-{flag_name(field)}" if hint is bool else f"{flag} {_metavar(field, hint)}"
     shown = " ".join(map(str, default)) if isinstance(default, tuple) else default
-    told = "default:" in doc or default is MISSING or shown in (None, "")
-    return _entry(flag, doc if told else f"{doc.rstrip('.')} (default: {shown}).", width)
+    documented = "default:" in doc or default is MISSING or shown in (None, "")
+    return _entry(flag, doc if documented else f"{doc.rstrip('.')} (default: {shown}).", width)
 
 
 def _entry(left: str, text: str, width: int) -> str:
@@ -104,7 +104,7 @@ def _is_positional(hint: Any) -> bool:
 
 
 def _argument(hint: Any) -> Any:
-    """Return what tyro's `arg` says of a field, if anything."""
+    """Return tyro's `arg` annotation of a field, if there is one."""
     if get_origin(hint) is not Annotated:
         return None
     return next((one for one in get_args(hint)[1:] if hasattr(one, "metavar")), None)

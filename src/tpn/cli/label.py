@@ -21,10 +21,10 @@ from tpn.workflows.options import Flag
 class Label(LabelOptions):
     """Label the rest of a folder of images, from the labels of a few.
 
-    A network turns each image into features (once: they are kept). Images are then nodes of a graph of nearest
-    neighbours, on which the few labels propagate to all others, together with the predictions of a linear model. Every
-    label comes with a confidence; a page shows each class from the most to the least confident image. To go on, label
-    what --suggest names, and call it again with both lists.
+    A network embeds each image (once: features are cached). The images are the nodes of a nearest-neighbour graph, on
+    which the few labels propagate to all other images, combined with the predictions of a linear model. Every label has
+    a confidence; a page shows each class from the most to the least confident image. To continue, label the images that
+    --suggest names, and run the command again with both lists.
     """
 
     folder: Annotated[Positional[Path], arg(metavar="FOLDER")]

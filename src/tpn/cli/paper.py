@@ -15,8 +15,9 @@ class Paper(PaperOptions):
     """Run an experiment of the paper, and compare the results with the published numbers.
 
     `tpn paper list` shows the experiments. Everything is kept in --out, and the same command continues there after any
-    interruption: trainings from their last validation, and each test runs once. Experiments with the same --out share
-    trainings. The report is written as HTML, Markdown and CSV; failed trainings are named and do not stop the others.
+    interruption: trainings resume from their last validation, and each test runs once. Experiments with the same --out
+    share trainings. The report is written as HTML, Markdown and CSV; failed trainings are named and do not stop the
+    others.
     """
 
     name: Annotated[Positional[str], arg(metavar="NAME")]
@@ -24,7 +25,7 @@ class Paper(PaperOptions):
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command; returns the exit code."""
+    """Run the command; return the exit code."""
     if arguments[:1] == ["list"]:
         print(tpn.list_experiments())
         return 0

@@ -1,4 +1,4 @@
-"""Options from dataclasses: a documented field is a flag, and a keyword of the Python call that a command makes."""
+"""Command-line parsing from dataclasses: each documented field is a flag, and a keyword of the Python call."""
 
 import io
 import os
@@ -20,26 +20,26 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True)
 class EpisodeFlags(Setting):
-    """episodes (what is not given is as in the training of the run)"""
+    """episodes (by default as in the training of the run)"""
 
     def __post_init__(self) -> None:
-        """Check nothing here: the call that gets what was given fills in the rest, and checks it."""
+        """Skip the checks: the Python call fills in the options that are not given, and checks them."""
 
 
 def unchecked(kind: type[Kind]) -> type[Kind]:
-    """Return the same settings without their checks: the call that gets what was given checks them."""
+    """Return the settings class without its checks, which the Python call makes."""
     return type(kind.__name__, (kind,), {"__doc__": kind.__doc__, "__post_init__": lambda self: None})
 
 
 def parse(kind: Any, prog: str, arguments: list[str], default: Any = None) -> Any:
-    """Read a command line into the dataclass `kind`, or print its help and exit."""
+    """Parse a command line into the dataclass `kind`, or print its help and exit."""
     if any(argument in HELP for argument in arguments):
         print(help_text(kind, prog, default))
         sys.exit(0)
     import tyro
 
     messages = io.StringIO()
-    if shutil.get_terminal_size().columns < NARROWEST:  # tyro cannot set its text in less
+    if shutil.get_terminal_size().columns < NARROWEST:  # the narrowest that tyro supports
         os.environ["COLUMNS"] = str(NARROWEST)
     try:
         with redirect_stderr(messages), redirect_stdout(messages):
@@ -49,7 +49,7 @@ def parse(kind: Any, prog: str, arguments: list[str], default: Any = None) -> An
 
 
 def given(options: Any, arguments: list[str]) -> dict[str, Any]:
-    """Return the options that the command line names, as keywords: groups of options are flattened."""
+    """Return the options given on the command line as flat keywords."""
     flags = {argument.partition("=")[0].replace("_", "-") for argument in arguments if argument.startswith("--")}
     named: dict[str, Any] = {}
     for field in fields(options):
@@ -64,9 +64,9 @@ def given(options: Any, arguments: list[str]) -> dict[str, Any]:
 def _paragraph(box: str) -> str:
     """Return the text inside the box that tyro draws around its messages, without the title on its upper edge."""
     lines = [line for line in (line.strip("│╭╮╰╯ ") for line in box.splitlines()) if line]
-    if len(lines) > 1 and set(lines[1]) == {"-"}:  # the box of a terminal that knows ASCII only
+    if len(lines) > 1 and set(lines[1]) == {"-"}:  # the box on an ASCII terminal
         lines = lines[2:]
     text = " ".join(line for line in lines if not line.startswith(("─", "---")) and not line.endswith("─"))
-    for rest in (" Argument helptext:", " Got errors:"):  # what --help says again, and what Python made of it
+    for rest in (" Argument helptext:", " Got errors:"):  # repeats --help, and Python's own errors
         text = text.partition(rest)[0]
     return text

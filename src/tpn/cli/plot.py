@@ -1,4 +1,4 @@
-"""tpn plot: plot what a run has learned."""
+"""tpn plot: plot the learning curve and an episode of a run."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -17,12 +17,12 @@ from tpn.workflows.settings import check_run
 class Predict(DeviceOptions):
     """Classify images with a trained method, given a few labelled ones of each class.
 
-    The classes need not be any that the method was trained on. A transductive method (tpn methods) sees all images at
-    once: the more of them, the better its graph.
+    The classes need not be those of training. A transductive method (see `tpn methods`) uses all images at once: more
+    images make a better graph.
     """
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
-    """The run folder that tpn train wrote; or mini-conv4, whose weights come with tpn."""
+    """The run folder that tpn train wrote; or mini-conv4, whose weights ship with tpn."""
     files: Annotated[Positional[tuple[Path, ...]], arg(metavar="FILE...")]
     """The images to classify."""
     support: Path

@@ -16,9 +16,9 @@ class ClassifierSettings(ClassifierConfig):
 class Pretrain(Train[AnyConfig]):
     """Pre-train a backbone to classify all training classes, on mini-batches instead of episodes.
 
-    This is the first of two stages: `tpn train METHOD --init RUN` goes on from its weights by episodes, whichever the
-    method. Validation is by episodes of new classes (--way, --shot and --query say which). The run is one of the method
-    classifier-baseline, which takes the nearest class mean by cosine, and can be tested and compared as all others.
+    This is the first of two stages: `tpn train METHOD --init RUN` continues from its weights by episodes, with any
+    method. Validation is by episodes of new classes (see --way, --shot and --query). The run is one of the method
+    classifier-baseline, which predicts the nearest class mean by cosine, and can be tested and compared like any other.
     """
 
 

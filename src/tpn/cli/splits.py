@@ -13,17 +13,17 @@ from tpn.workflows.options import Flag, SplitsOptions
 
 @dataclass(frozen=True, kw_only=True)
 class Splits(SplitsOptions, Generic[AnyConfig]):
-    """Train a method on several partitions of the training images into labelled and unlabelled ones, test all of them,
-    and report the mean accuracy and its standard error over the partitions: the protocol of semi-supervised methods.
+    """Train a method on several partitions of the training images into labelled and unlabelled ones, test each run, and
+    report the mean accuracy and its standard error over the partitions: the protocol of semi-supervised methods.
 
     Each partition is a run of its own in --out, as `tpn train` would make it with --split-seed 0, 1, 2, ...; the
-    outcome is in results.json beside them. Ctrl-C saves and ends; `--resume` goes on exactly where it was.
+    results are in results.json beside them. Ctrl-C saves and stops; `--resume` continues exactly where it was.
     """
 
     settings: AnyConfig
     episode: TrainingEpisodes
     data: str = "quickdraw"
-    """Where the images come from: quickdraw (which ships with the package), mini-imagenet:PATH, tiered-imagenet:PATH or
+    """The source of the images: quickdraw (which ships with the package), mini-imagenet:PATH, tiered-imagenet:PATH or
     folder:PATH. `tpn data --help` says more."""
     json: Flag = False
     """Print one JSON object instead of text."""

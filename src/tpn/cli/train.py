@@ -21,7 +21,7 @@ class TrainingEpisodes(EpisodeFlags):
 
 @dataclass(frozen=True)
 class AnySettings(Config):
-    """settings of every method (`tpn train METHOD --help` has those of a method)"""
+    """settings of every method (`tpn train METHOD --help` shows those of a method)"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,13 +29,13 @@ class Train(TrainOptions, Generic[AnyConfig]):
     """Train a few-shot method by episodes drawn from the training classes.
 
     Writes a run folder with the settings, a line of metrics per validation, the weights that were best on the
-    validation classes, and what resuming needs. Ctrl-C saves and ends; `--resume` goes on exactly where it was.
+    validation classes, and a checkpoint. Ctrl-C saves and stops; `--resume` continues exactly where it was.
     """
 
     settings: AnyConfig
     episode: TrainingEpisodes
     data: str = "quickdraw"
-    """Where the images come from: quickdraw (which ships with the package), mini-imagenet:PATH, tiered-imagenet:PATH or
+    """The source of the images: quickdraw (which ships with the package), mini-imagenet:PATH, tiered-imagenet:PATH or
     folder:PATH. `tpn data --help` says more."""
 
 
@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
 
 
 def train(kind: Any, prog: str, name: str, arguments: list[str]) -> int:
-    """Train the method of this name as the options say."""
+    """Train the method of this name with the options of the command line."""
     options = parse_training(kind, prog, name, arguments)
     from tpn.workflows.train import is_first_process, leave_processes
 
@@ -59,12 +59,12 @@ def train(kind: Any, prog: str, name: str, arguments: list[str]) -> int:
         folder = shlex.quote(str(run.folder))
         print(f"{run} Test it with: tpn evaluate {folder}")
         if name == "classifier-baseline":
-            print(f"Train on from its weights, by episodes, with: tpn train tpn --init {folder}")
+            print(f"Continue from its weights, by episodes, with: tpn train tpn --init {folder}")
     return leave_processes(0)
 
 
 def parse_training(kind: Any, prog: str, name: str, arguments: list[str]) -> Any:
-    """Read the options of a training, with the settings of its method."""
+    """Parse the options of a training, with the settings of its method."""
     settings = unchecked(method_settings(name))
     settings.__doc__ = f"settings of {name}"
     defaults = kind[settings](settings=settings(), episode=TrainingEpisodes())
@@ -72,7 +72,7 @@ def parse_training(kind: Any, prog: str, name: str, arguments: list[str]) -> Any
 
 
 def split_method(kind: Any, prog: str, arguments: list[str]) -> tuple[str, list[str]]:
-    """Return the method that is named first, and the other arguments. Without a method, print the general help."""
+    """Return the method, which comes first, and the other arguments. Without arguments, print the general help."""
     names = ", ".join(list_methods())
     if not arguments or arguments[0] in HELP:
         parse(kind[AnySettings], f"{prog} METHOD", ["--help"])

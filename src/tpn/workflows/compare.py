@@ -28,11 +28,11 @@ class Comparison(Result):
     """Several tests on the same episodes, and their paired differences."""
 
     results: dict[str, EvaluationResult]
-    """By name: the run folder's, or the method's."""
+    """Results by the name of the run folder or method."""
     differences: list[Difference]
-    """Every pair, the better one first."""
+    """The difference of every pair, with the better one first."""
     batch_norm: BatchNorm
-    """The statistics of batch normalisation that were asked for."""
+    """The requested statistics of batch normalisation."""
 
     @property
     def _first(self) -> EvaluationResult:
@@ -97,7 +97,7 @@ def compare(
     progress: bool = True,
     **options: Any,
 ) -> Comparison:
-    """Test two or more methods on the same episodes, and tell which differences are more than chance.
+    """Test two or more methods on the same episodes, and show which differences are more than chance.
 
     A difference is computed episode by episode (paired), so its interval is much narrower than those of the accuracies.
 
@@ -127,10 +127,10 @@ def compare(
 
 
 def distinct_names(runs: "Sequence[str | os.PathLike[str] | Method]") -> list[str]:
-    """Name the runs: by their folder or method or, where two are alike, by their whole path or a number."""
+    """Return a name for each run: its folder or method or, if two are the same, its full path or a number."""
     paths = [Path(run) for run in runs if not isinstance(run, Method)]
     if len({path.resolve() for path in paths}) < len(paths):
-        raise TPNError("A run folder is named twice: compare different ones.")
+        raise TPNError("A run folder is named twice. Name each of them once.")
     names = [run.info.name if isinstance(run, Method) else Path(run).name for run in runs]
     times = Counter(names)
     return [

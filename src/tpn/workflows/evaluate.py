@@ -32,7 +32,7 @@ QUERY_OPTIONS = {"way", "query", "query_counts", "query_dirichlet"}
 
 @dataclass(frozen=True)
 class EvaluationResult(Result):
-    """The outcome of a test: mean accuracy over episodes, with its 95 % confidence interval."""
+    """Result of a test: mean accuracy over episodes, with its 95 % confidence interval."""
 
     accuracy: float
     ci95: float | None
@@ -40,7 +40,7 @@ class EvaluationResult(Result):
     seconds: float
     method: str
     transduction: str
-    """Do queries share information: by the method (yes), by batch normalisation (bn), or not at all (no)."""
+    """Whether queries share information: by the method (yes), by batch normalisation (bn), or not at all (no)."""
     batch_norm: BatchNorm
     data: str
     split: str
@@ -50,7 +50,7 @@ class EvaluationResult(Result):
     episodes: int
     seed: int
     run: str | None
-    """The run folder, if it is a run that was tested."""
+    """The run folder, if a run was tested."""
     accuracies: np.ndarray = field(repr=False)
     """The accuracy of each episode."""
 
@@ -107,13 +107,13 @@ def evaluate(
     Parameters
     ----------
     method : path, str or Method
-        A run (its folder, or what `tpn.train` returned), a loaded method, or the name of a method that needs no
+        A run (its folder, or the result of `tpn.train`), a loaded method, or the name of a method that needs no
         training (such as "protonet") to test on features.
     data : str or Images, optional
-        Where the images come from: quickdraw, mini-imagenet:PATH, tiered-imagenet:PATH, folder:PATH, or what
-        `tpn.images_from` or `tpn.open_images` returned. By default the data of the run.
+        The source of the images: quickdraw, mini-imagenet:PATH, tiered-imagenet:PATH, folder:PATH, or the result of
+        `tpn.images_from` or `tpn.open_images`. By default the data of the run.
     as_method : str, optional
-        Test the weights of the run as this other method, which has the same ones: soft-kmeans for a run of protonet,
+        Test the weights of the run as another method that has the same ones: soft-kmeans for a run of protonet,
         tpn-semi for one of tpn, reptile-bn for one of reptile, discriminative-k-shot for one of classifier-baseline.
     backbone : str, nn.Module or callable, optional
         The network of the run, if it is one of your own.
@@ -128,7 +128,7 @@ def evaluate(
 
     Notes
     -----
-    What an episode is made of (way, shot, query, …) is by default as in the training of the run. With the name of a
+    The setting of the episodes (way, shot, query, …) is by default that of the training of the run. With the name of a
     method, its own settings are keywords too.
 
     Examples
@@ -163,7 +163,9 @@ def evaluate_all(
         }
         if len(data_of := {subject.data for subject, _ in found.values()}) > 1:
             one, other, *_ = sorted(data_of)
-            raise TPNError(f"The runs were trained on {one} and {other}: say with --data on which to compare them.")
+            raise TPNError(
+                f"The runs were trained on {one} and {other}: give --data to choose the one to compare them on."
+            )
         setting = common_setting({name: setting for name, (_, setting) in found.items()}, episode)
         for subject, _ in found.values():
             subject.check(setting)
@@ -176,12 +178,12 @@ def evaluate_all(
 
 
 def is_method_name(method: Any) -> bool:
-    """Is it the name of a method, and not a run folder?"""
+    """Return whether it is the name of a method, and not a run folder."""
     return isinstance(method, str) and method in list_methods() and not find_run(method).exists
 
 
 def common_setting(settings: dict[str, Setting | None], given: dict[str, Any]) -> Setting:
-    """Return the setting in which all are to be tested: that of their trainings, which must agree."""
+    """Return the setting of the test of all runs: that of their trainings, which must agree."""
     known = {name: setting for name, setting in settings.items() if setting is not None}
     if not known:
         return Setting(**given)
@@ -189,8 +191,8 @@ def common_setting(settings: dict[str, Setting | None], given: dict[str, Any]) -
     for name, other in others:
         if other != setting:
             raise TPNError(
-                f"{first} and {name} were trained on different episodes: say on which to compare them, "
-                "with --way, --shot, --query and the like."
+                f"{first} and {name} were trained on different episodes: choose those to compare them on "
+                "with --way, --shot, --query and similar options."
             )
     return setting
 
@@ -205,10 +207,10 @@ def find_subject(
     settings: dict[str, Any],
     device: "torch.device",
 ) -> tuple[Subject, Setting | None]:
-    """Find what is to be tested, and the setting of its training with what is given, if it comes from a run."""
+    """Return the subject of the test and, for a run, the setting of its training updated by the given options."""
     if isinstance(method, Method):
         if data is None:
-            raise TPNError("Say with --data what to test the method on.")
+            raise TPNError("Give --data to choose what to test the method on.")
         images = data if isinstance(data, Images) else open_images(data, method.dimensions.image_size, cache=test.cache)
         return Subject(method.to(device), images.spec, images.split(test.split)), None
     run = find_run(method)
@@ -227,7 +229,7 @@ def find_subject(
 
 
 def inherited(trained: Setting, given: dict[str, Any]) -> Setting:
-    """Return the setting of training with what is given; without its unbalanced queries, if queries are given."""
+    """Return the setting of training updated by the given options; any option for queries resets unbalanced queries."""
     if QUERY_OPTIONS & given.keys():
         trained = replace(trained, query_counts=None, query_dirichlet=None)
     return replace(trained, **given)
@@ -236,7 +238,7 @@ def inherited(trained: Setting, given: dict[str, Any]) -> Setting:
 def as_result(
     outcome: Evaluation, subject: Subject, setting: Setting, test: EvaluateOptions, method: Any
 ) -> EvaluationResult:
-    """Put the outcome of a test together with what was tested."""
+    """Combine the outcome of a test with a description of the test."""
     return EvaluationResult(
         accuracy=outcome.mean.value,
         ci95=outcome.mean.ci95,

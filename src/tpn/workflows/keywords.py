@@ -59,18 +59,18 @@ def option_fields(*kinds: type) -> dict[str, "Field[Any]"]:
 
 
 def take(kind: type, options: dict[str, Any]) -> dict[str, Any]:
-    """Take the fields of a dataclass out of `options`; paths may be text, and tuples lists."""
+    """Take the fields of a dataclass out of `options`; convert text to paths, and lists to tuples."""
     known = option_fields(kind)
     return {name: _as_given(field, options.pop(name)) for name, field in known.items() if name in options}
 
 
 def build(kind: type[Options], options: dict[str, Any]) -> Options:
-    """Take the fields of a dataclass out of `options`, and build it; what is not there has its default."""
+    """Take the fields of a dataclass out of `options`, and build it; missing fields have their defaults."""
     return kind(**take(kind, options))
 
 
 def _as_given(field: "Field[Any]", value: Any) -> Any:
-    """Take text as a path where a path is expected, a list as a tuple, and refuse what is not one of the choices."""
+    """Convert text to a path where one is expected, and a list to a tuple; refuse a value that is not a choice."""
     annotation = _plain(field.type)
     members = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
     if isinstance(value, str | os.PathLike) and Path in members and str not in members:
@@ -86,7 +86,7 @@ def _as_given(field: "Field[Any]", value: Any) -> Any:
 
 
 def refuse_unknown(function: str, left: dict[str, Any], *kinds: type) -> None:
-    """Raise the TypeError of an unknown keyword argument for what no dataclass has taken."""
+    """Raise the TypeError of an unknown keyword argument if any is left."""
     for name in left:
         near = get_close_matches(name, option_fields(*kinds), n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
@@ -125,5 +125,5 @@ def _type_text(field: "Field[Any]") -> str:
 
 
 def _plain(annotation: Any) -> Any:
-    """Strip what is for the command line from a type."""
+    """Return a type without its annotations for the command line."""
     return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation

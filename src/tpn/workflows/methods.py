@@ -1,4 +1,4 @@
-"""What there is to choose from: methods and backbones."""
+"""List the few-shot methods."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -10,7 +10,7 @@ from tpn.results import Result
 
 @dataclass(frozen=True)
 class MethodList(Result):
-    """Every few-shot method with its paper."""
+    """The properties of every few-shot method."""
 
     methods: list[Info]
 

@@ -1,4 +1,4 @@
-"""Options that several journeys share. Nothing here needs torch, so that `--help` answers at once."""
+"""Options of the workflows. This module does not import torch, so that `--help` answers at once."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +9,7 @@ from tyro.conf import FlagCreatePairsOff
 from tpn.episodes.setting import TEST_SEED, BatchNorm
 
 Flag = FlagCreatePairsOff[bool]
-"""A switch that is off by default: `--strict`, and no `--no-strict`."""
+"""A switch that is off by default: there is `--strict`, but no `--no-strict`."""
 Precision: TypeAlias = Literal["auto", "float32", "bfloat16", "float16"]
 SplitName: TypeAlias = Literal["train", "val", "test"]
 
@@ -19,14 +19,14 @@ class DeviceOptions:
     """Where to compute."""
 
     threads: int | None = None
-    """CPU threads (default: all cores). A training resumes exactly with the same number."""
+    """Number of CPU threads (default: all cores). Resuming is exact only with the same number."""
     device: str = "auto"
     """cpu, cuda, cuda:1, mps, or auto: a CUDA GPU if there is one, otherwise the CPU."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CacheOptions:
-    """Where prepared images and features are kept."""
+    """Where to keep prepared images and features."""
 
     cache: Path | None = None
     """The folder for prepared images and features (default: TPN_CACHE if it is set, otherwise ~/.cache/tpn)."""
@@ -34,14 +34,14 @@ class CacheOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageOptions(CacheOptions):
-    """How images are prepared."""
+    """How to prepare images."""
 
     image_size: int | None = None
     """Resize images to this height and width in pixels (default: 84; QuickDraw: 28)."""
     class_seed: int = 0
-    """Which classes of a folder without splits are for training, validation and testing."""
+    """The seed that assigns the classes of a folder without splits to training, validation and testing."""
     strict: Flag = False
-    """Refuse a source with any problem, instead of leaving out what cannot be used."""
+    """Refuse a source with any problem, instead of skipping what cannot be used."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class TrainingDeviceOptions(DeviceOptions):
     """Where to train, and in which precision."""
 
     precision: Precision = "auto"
-    """The number format of the backbone in training (auto: bfloat16 where the GPU supports it, otherwise float32).
+    """The precision of the backbone in training (auto: bfloat16 where the GPU supports it, otherwise float32).
     Distances, graphs and weights are always float32, and so is evaluation."""
     compile: Flag = False
     """Compile the backbone with torch.compile: slow to start, then faster. It needs a C++ compiler."""
@@ -57,28 +57,28 @@ class TrainingDeviceOptions(DeviceOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainOptions(TrainingDeviceOptions, ImageOptions):
-    """What a training is made of, beside the settings of the method and of its episodes."""
+    """Options of a training, besides the settings of the method and of its episodes."""
 
     seed: int = 0
-    """Decides the initial weights and the episodes: the same seed gives the same run."""
+    """The seed of the initial weights and the episodes: the same seed gives the same run."""
     out: Path | None = None
     """The run folder (default: one in runs/ named after the settings)."""
     resume: Flag = False
     """Continue the run in --out with its own settings (only --threads, --device, --precision and --compile may differ),
-    or begin it if it does not exist. With more --episodes, or more --patience after a plateau, it trains on."""
+    or begin it if it does not exist. With more --episodes, or more --patience after a plateau, training continues."""
     init: Path | None = None
-    """Warm start: begin with the best weights of this run, of its backbone and, if it is a run of the same method, of
-    everything that fits. Backbone, data and image size are then those of that run. `tpn pretrain` makes such a run."""
+    """Warm start: begin with the best weights of this run: its backbone and, if it is a run of the same method, all
+    other weights that fit. Backbone, data and image size are by default those of that run. See `tpn pretrain`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SplitsOptions(TrainOptions):
-    """What the semi-supervised protocol is made of."""
+    """Options of the semi-supervised protocol."""
 
     out: Path | None = None
     """The folder for the runs and results.json (default: one in runs/ named after the settings)."""
     splits: int = 10
-    """The number of partitions into labelled and unlabelled images, from --split-seed on."""
+    """The number of partitions into labelled and unlabelled images, with seeds from --split-seed on."""
     test_shots: tuple[int, ...] = (1, 5)
     """The shots to test with."""
     test_unlabelled: int | None = None
@@ -89,26 +89,26 @@ class SplitsOptions(TrainOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateOptions(DeviceOptions, CacheOptions):
-    """What a test is made of, beside the setting of its episodes."""
+    """Options of a test, besides the setting of its episodes."""
 
     split: SplitName = "test"
-    """The classes to test on."""
+    """The split to test on."""
     episodes: int = 600
     """The number of episodes."""
     seed: int = TEST_SEED
-    """Which episodes: the same seed draws the same ones for every method."""
+    """The seed of the episodes: the same seed draws the same ones for every method."""
     batch_norm: BatchNorm = "running"
-    """Normalise with the statistics of training (running), each image by itself; or with those of the episode (batch),
-    which shares information between its queries. MAML and Reptile have no running statistics."""
+    """Batch normalisation with the statistics of training (running), independently for each image; or with those of the
+    episode (batch), through which queries share information. MAML and Reptile have no running statistics."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlotOptions(DeviceOptions, CacheOptions):
-    """What is drawn of a run."""
+    """Options of the plots of a run."""
 
     out: Path | None = None
     """The folder for the plots (default: the run folder)."""
     split: SplitName = "test"
-    """The classes of the episode."""
+    """The split of the episode."""
     seed: int = 0
-    """Which episode."""
+    """The seed of the episode."""

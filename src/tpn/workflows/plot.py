@@ -1,4 +1,4 @@
-"""Plot what a run has learned."""
+"""Plot the learning curve and an episode of a run."""
 
 import os
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from tpn.workflows.options import PlotOptions
 
 @dataclass(frozen=True)
 class RunPlots(Result):
-    """The plots of a run."""
+    """Paths of the plots of a run."""
 
     learning_curve: Path
     episode: Path
@@ -42,7 +42,7 @@ def plot_run(
     Parameters
     ----------
     run : path
-        A run folder, or what `tpn.train` returned.
+        A run folder, or the result of `tpn.train`.
     backbone : str, nn.Module or callable, optional
         The network of the run, if it is one of your own.
     progress : bool, default=True
@@ -80,7 +80,7 @@ def plot_run(
 
 
 def check_plot_file(path: Path) -> None:
-    """Refuse a file that no plot can be written to."""
+    """Refuse a path to which no plot can be written."""
     from tpn.evaluation.plots.figure import check_figure
 
     check_figure(path)

@@ -38,7 +38,7 @@ class Predictions(Result):
     confidence: np.ndarray
     """The probability of that class."""
     probabilities: np.ndarray = field(repr=False)
-    """Of each class for each image, of shape (images, classes)."""
+    """The probability of each class for each image, of shape (n_images, n_classes)."""
 
     def to_dict(self) -> dict[str, Any]:
         return {"method": self.method, "transduction": self.transduction, "predictions": self.rows(nested=True)}
@@ -73,13 +73,13 @@ def predict(
 ) -> Predictions:
     """Classify images with a trained method, given a few labelled ones of each class.
 
-    The classes need not be any that the method was trained on. A transductive method sees all images at once: the more
-    of them, the better its graph.
+    The classes need not be those of training. A transductive method uses all images at once: more images make a better
+    graph.
 
     Parameters
     ----------
     run : path
-        A run folder; or mini-conv4, whose weights come with tpn.
+        A run folder; or mini-conv4, whose weights ship with tpn.
     files : sequence of paths
         The images to classify.
     support : path or mapping
@@ -149,7 +149,7 @@ def support_classes(support: PathLike | Mapping[str, Sequence[PathLike]]) -> dic
 
 
 def readable_images(files: Sequence[PathLike], size: int) -> tuple[list[PathLike], list[np.ndarray]]:
-    """Read images; warn of those that cannot be read, and leave them out."""
+    """Read images; skip those that cannot be read, with a warning."""
     read: dict[PathLike, np.ndarray] = {}
     for file in files:
         pixels = read_image(Path(file), size)
@@ -163,10 +163,10 @@ def readable_images(files: Sequence[PathLike], size: int) -> tuple[list[PathLike
 
 
 def read_image(file: Path, size: int) -> np.ndarray | str:
-    """Return the pixels of an image, or why it cannot be read."""
+    """Return the pixels of an image, or the reason why it cannot be read."""
     try:
         if file.exists() and not file.is_file():
-            return "it is not an ordinary file"
+            return "it is not a regular file"
         return decode(file.read_bytes(), size)
     except OSError as failure:
         return f"{failure.strerror or failure}"
@@ -175,6 +175,6 @@ def read_image(file: Path, size: int) -> np.ndarray | str:
 
 
 def as_tensor(pixels: list[np.ndarray], channels: int) -> torch.Tensor:
-    """Turn decoded images into the floating-point images that a method takes."""
+    """Convert decoded images to a tensor of floating-point images."""
     images = torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2).float().div_(255)
     return images.mean(1, keepdim=True) if channels == 1 else images

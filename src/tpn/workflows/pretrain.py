@@ -14,9 +14,9 @@ from tpn.workflows.train import TrainingRun, train
 def pretrain(data: str | Images | None = None, *, progress: bool = True, **options: Any) -> TrainingRun:
     """Pre-train a backbone to classify all training classes, on mini-batches instead of episodes.
 
-    This is the first of two stages: `tpn.train(method, init=run)` continues from its weights by episodes, whichever the
-    method. Validation is by episodes of new classes. The run is one of the method classifier-baseline, which takes the
-    nearest class mean by cosine, and can be evaluated and compared like all others.
+    This is the first of two stages: `tpn.train(method, init=run)` continues from its weights by episodes, with any
+    method. Validation is by episodes of new classes. The run is one of the method classifier-baseline, which predicts
+    the nearest class mean by cosine, and can be evaluated and compared like any other.
 
     Parameters
     ----------

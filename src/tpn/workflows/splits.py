@@ -36,7 +36,7 @@ MOST_SPLITS = 1000
 
 @dataclass(frozen=True)
 class Plan:
-    """What a folder of such trainings is for: splits.json."""
+    """The protocol of a folder of runs, as splits.json stores it."""
 
     first_split: int
     splits: int
@@ -47,11 +47,11 @@ class Plan:
 
 @dataclass(frozen=True)
 class PartitionTest:
-    """Tests of one setting on several partitions."""
+    """Tests in one setting of the runs of several partitions."""
 
     setting: Setting
     tests: dict[int, Mean]
-    """Partition, by its seed -> accuracy over the test episodes, with its 95 % interval."""
+    """Seed of the partition -> accuracy over the test episodes, with its 95 % interval."""
 
     @property
     def accuracy(self) -> float:
@@ -176,13 +176,13 @@ def train_splits(
 
 
 def first_run(out: Path, setting: Setting) -> Path:
-    """Return the first run of a folder of such trainings, whose settings are taken over when resuming."""
+    """Return the run of the first partition, whose settings are used when resuming."""
     plan = read_plan(out)
     return out / f"split-{setting.split_seed if plan is None else plan.first_split}"
 
 
 def plan_of(given: dict[str, Any]) -> Plan:
-    """Take the options of the protocol out of those given; when resuming, what is not given is as it was."""
+    """Take the options of the protocol out of those given; when resuming, the others keep their values."""
     own = {one.name for one in fields(SplitsOptions)} - {one.name for one in fields(TrainOptions)}
     defaults: dict[str, Any] = {one.name: one.default for one in fields(SplitsOptions) if one.name in own}
     if given.get("resume") and given.get("out") is not None and (before := read_plan(Path(given["out"]))) is not None:
@@ -193,7 +193,7 @@ def plan_of(given: dict[str, Any]) -> Plan:
 
 
 def check_options(plan: Plan, episode: Setting) -> None:
-    """Refuse a protocol that makes no sense."""
+    """Refuse invalid options of the protocol."""
     if not 1 <= plan.splits <= MOST_SPLITS:
         raise TPNError(f"--splits must be at least 1 and at most {MOST_SPLITS}, not {plan.splits}.")
     shots = plan.test_shots
@@ -214,13 +214,15 @@ def check_options(plan: Plan, episode: Setting) -> None:
 
 
 def check_folder(folder: Path, resume: bool) -> None:
-    """Refuse a folder that is something else, or that exists already. Nothing is ever overwritten."""
+    """Refuse a folder with other content or, without --resume, with earlier runs. Nothing is ever overwritten."""
     if folder.exists() and not folder.is_dir():
         raise TPNError(f"{folder} is a file. Choose another --out.")
     if Run(folder).exists:
         raise TPNError(f"{folder} is the folder of a single run. Choose another --out.")
     if (folder / "splits.json").exists() and not resume:
-        raise TPNError(f"{folder} holds such trainings already. Continue them with --resume, or choose another --out.")
+        raise TPNError(
+            f"{folder} already has runs of this protocol. Continue them with --resume, or choose another --out."
+        )
     if (folder / "results.json").exists() and not (folder / "splits.json").exists():
         raise TPNError(f"{folder} has a results.json of something else. Choose another --out.")
 
@@ -237,7 +239,7 @@ def read_plan(folder: Path) -> Plan | None:
 
 
 def runs_of_splits(folder: Path, config: RunConfig, splits: int) -> dict[int, tuple[Run, RunConfig]]:
-    """Return the run of each partition, from the one that `config` names on: seed -> its folder and settings."""
+    """Return the folder and settings of the run of each partition, by seed, starting with the seed in `config`."""
     first = config.episode.split_seed
     return {
         seed: (Run(folder / f"split-{seed}"), replace(config, episode=replace(config.episode, split_seed=seed)))
@@ -246,7 +248,7 @@ def runs_of_splits(folder: Path, config: RunConfig, splits: int) -> dict[int, tu
 
 
 def test_settings(config: RunConfig, images: Images, plan: Plan) -> list[Setting]:
-    """Return the settings of the tests; refuse, before any training, what cannot be tested."""
+    """Return the settings of the tests; refuse, before any training, settings that cannot be tested."""
     unlabelled = plan.test_unlabelled
     if unlabelled is None:
         unlabelled = TEST_UNLABELLED if config.episode.unlabelled else 0

@@ -1,4 +1,4 @@
-"""Train a few-shot method by episodes, or continue a training."""
+"""Train a few-shot method by episodes, or resume a training."""
 
 import os
 import re
@@ -39,25 +39,25 @@ if TYPE_CHECKING:
 
 LONGEST_NAME = 40
 UNLABELLED = 5
-"""Unlabelled images per class that semi-supervised methods are trained with by default."""
+"""Default number of unlabelled images per class in the training of semi-supervised methods."""
 
 
 @dataclass(frozen=True)
 class TrainingRun(Result):
-    """A run that has been trained. It can be given wherever a run folder is expected."""
+    """A trained run. It can be passed wherever a run folder is expected."""
 
     folder: Path
     config: RunConfig
     metrics: list[dict[str, Any]]
     """A line per validation: episode, train_loss, train_accuracy, val_accuracy, val_ci95, lr, best."""
     episodes: int
-    """Episodes (or mini-batches) that it was trained for."""
+    """Number of training episodes (or mini-batches)."""
     best_accuracy: float
     """The best mean accuracy on the validation classes."""
     best_episode: int
     seconds: float
     plateau: bool
-    """Did it end because validation got no better?"""
+    """Whether it ended because the validation accuracy reached a plateau."""
 
     def __fspath__(self) -> str:
         return str(self.folder)
@@ -109,18 +109,18 @@ def train(
     """Train a few-shot method by episodes drawn from the training classes.
 
     Writes a run folder with the settings, a line of metrics per validation, the weights that were best on the
-    validation classes, and what resuming needs. A training that was stopped (KeyboardInterrupt) or killed continues
-    exactly where it was with `resume=True`.
+    validation classes, and a checkpoint. With `resume=True`, a training that was stopped (KeyboardInterrupt) or killed
+    continues exactly where it was.
 
     Parameters
     ----------
     method : str or subclass of Method, default="tpn"
-        What to train: a name that `tpn.list_methods()` has, or a class of your own.
+        The method to train: one of `tpn.list_methods()`, or a class of your own.
     data : str or Images, default="quickdraw"
-        Where the images come from: quickdraw, mini-imagenet:PATH, tiered-imagenet:PATH, folder:PATH, or what
-        `tpn.images_from` or `tpn.open_images` returned.
+        The source of the images: quickdraw, mini-imagenet:PATH, tiered-imagenet:PATH, folder:PATH, or the result of
+        `tpn.images_from` or `tpn.open_images`.
     on_step, on_validation : callable, optional
-        Called after each optimiser step with a dict of episode, loss, accuracy and lr; and after each validation with
+        Called with a dict: after each optimiser step with episode, loss, accuracy and lr; after each validation with
         the line of metrics.
     progress : bool, default=True
         Show a progress bar.
@@ -129,7 +129,7 @@ def train(
     Returns
     -------
     TrainingRun
-        The run folder, its metrics, and `load()`; it can be given to `tpn.evaluate` and the other calls.
+        The run folder, its metrics, and `load()`; pass it to `tpn.evaluate` and the other functions.
 
     Notes
     -----
@@ -153,12 +153,12 @@ def train(
 
 
 def is_first_process() -> bool:
-    """Is this the process that speaks, if torchrun started several?"""
+    """Return whether this process prints messages, if torchrun started several."""
     return find_processes().first
 
 
 def leave_processes(code: int) -> int:
-    """End this process with a code, if it is one of several that torchrun started; otherwise return the code."""
+    """Exit with this code if this is one of several processes of torchrun; otherwise return the code."""
     return find_processes().leave(code)
 
 
@@ -182,7 +182,7 @@ def finished(run: Run, config: RunConfig, outcome: Outcome) -> TrainingRun:
 
 
 def find_execution(device: "torch.device", options: TrainingDeviceOptions) -> Execution:
-    """Find the precision and, if torchrun started several processes, the others."""
+    """Determine device and precision, and connect to the other processes if torchrun started several."""
     processes = find_processes()
     device = own_device(device, processes)
     processes.connect(device)
@@ -199,10 +199,10 @@ def configure(
     caller: str,
     first_run: Callable[[Path, Setting], Path] = lambda out, setting: out,
 ) -> tuple[Images, Run, RunConfig, bool]:
-    """Open the images, and put together all that decides the outcome of a run.
+    """Open the images, and combine everything that determines the outcome of a run.
 
-    What is not given is as in the run that is resumed, or in the run of a warm start, or the method's default.
-    `first_run` tells where below `out` the run lies whose settings are taken over.
+    Options that are not given come from the run to resume, from the run of a warm start, or from the method's defaults.
+    `first_run` returns the run in `out` whose settings are used when resuming.
     """
     before = before_resuming(given, first_run)
     name = method_name(method, before, given)
@@ -245,7 +245,7 @@ def configure(
 
 
 def before_resuming(given: dict[str, Any], first_run: Callable[[Path, Setting], Path]) -> RunConfig | None:
-    """Return the settings of the run that is to be resumed, if there is one."""
+    """Return the settings of the run to resume, if there is one."""
     if not given.get("resume") or given.get("out") is None:
         return None
     run = Run(first_run(Path(given["out"]), Setting(split_seed=given.get("split_seed", 0))))
@@ -257,19 +257,21 @@ def method_name(method: str | type[Method] | None, before: RunConfig | None, giv
     if isinstance(method, type):
         method = register_method(method).info.name
     if before is not None and method not in (None, before.method):
-        raise TPNError(f"{given['out']} is a run of {before.method}, not of {method}: it cannot be resumed as such.")
+        raise TPNError(
+            f"{given['out']} is a run of {before.method}, not of {method}: it cannot be resumed as {method}."
+        )
     return before.method if before is not None else method or "tpn"
 
 
 def open_training_images(spec: str, options: TrainOptions) -> Images:
-    """Open the images of a source in the size that is asked for."""
+    """Open the images of a source with these options."""
     return open_images(
         spec, options.image_size, cache=options.cache, strict=options.strict, class_seed=options.class_seed
     )
 
 
 def default_folder(config: RunConfig) -> Path:
-    """Name a run folder after its settings: runs/tpn-quickdraw-5way-5shot-seed0."""
+    """Return a run folder named after the settings, such as runs/tpn-quickdraw-5way-5shot-seed0."""
     setting = config.episode
     kind, _, path = config.data.partition(":")
     name = re.sub(r"\.(zip|tar|tgz|tar\.\w+)$", "", Path(path).name)[:LONGEST_NAME]
