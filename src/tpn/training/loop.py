@@ -299,10 +299,10 @@ def record(training: Training, metrics: dict[str, Any]) -> None:
         save_weights(training.method, run.model_file, facts)
 
 
-def truncate_metrics(run: Run, validations: int) -> None:
-    """Drop the lines of metrics.jsonl that are younger than the checkpoint; they will be written again.
+def check_metrics(run: Run, validations: int) -> list[bytes]:
+    """Return the lines of metrics.jsonl; refuse them if they are damaged, or not those that the checkpoint knows of.
 
-    Without a checkpoint there can be one such line, or half of one, and no more.
+    There can be one line, or half of one, that is younger than the checkpoint, and no more.
     """
     lines = run.metrics_file.read_bytes().splitlines(keepends=True) if run.metrics_file.is_file() else []
     if not validations <= len(lines) <= validations + 1:
@@ -311,11 +311,16 @@ def truncate_metrics(run: Run, validations: int) -> None:
             f"{run.folder} is damaged: metrics.jsonl has {len(lines)} lines, but the checkpoint beside it {known} "
             "validations."
         )
-    kept = b"".join(lines[:validations])
-    read_metrics(kept, run.metrics_file)  # refuses what is damaged
+    read_metrics(b"".join(lines[:validations]), run.metrics_file)
+    return lines
+
+
+def truncate_metrics(run: Run, validations: int) -> None:
+    """Drop the line of metrics.jsonl that is younger than the checkpoint, if there is one; it will be written again."""
+    lines = check_metrics(run, validations)
     if len(lines) != validations:
         with replacing(run.metrics_file) as stream:
-            stream.write(kept)
+            stream.write(b"".join(lines[:validations]))
 
 
 def validation_setting(config: RunConfig, split: Split) -> Setting:
