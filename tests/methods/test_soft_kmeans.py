@@ -136,7 +136,7 @@ def test_the_radius_starts_where_the_cluster_is_as_near_as_a_class(dimensions, d
     task = double_task(drawings, unlabelled=8, distractors=2)
     method.initialise(task)
     embedded = method.embedded(task)
-    share = method.shares(embedded.unlabelled, ProtoNet.prototypes(method, embedded)).sum(-1)
+    share = method.soft_assignments(embedded.unlabelled, ProtoNet.prototypes(method, embedded)).sum(-1)
     assert 0.2 < (share > 0.5).double().mean() < 0.8
     method.learn(task)
     assert method.log_radius.grad.abs() > 1e-4

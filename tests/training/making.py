@@ -9,7 +9,7 @@ from tpn.methods._registry import find_method
 from tpn.runs.config import RunConfig
 from tpn.runs.folder import Run
 from tpn.training.device import ON_CPU, Execution
-from tpn.training.distributed import Learner
+from tpn.training.learner import Learner
 from tpn.training.loop import Training, step
 
 

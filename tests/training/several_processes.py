@@ -34,7 +34,8 @@ from tpn.methods._method import Dimensions
 from tpn.methods._registry import build_method, find_method
 from tpn.training import loop
 from tpn.training.device import CPU, Execution
-from tpn.training.distributed import Learner, Processes, find_processes
+from tpn.training.distributed import Processes, find_processes
+from tpn.training.learner import Learner
 
 COUNT, LONGEST = 2, 60
 SETTING = Setting(way=3, shot=2, query=3)

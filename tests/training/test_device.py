@@ -22,7 +22,7 @@ from tpn.runs.folder import Run
 from tpn.runs.tensors import read_tensors
 from tpn.training import loop
 from tpn.training.device import CPU, Execution, find_device
-from tpn.training.distributed import Learner
+from tpn.training.learner import Learner
 from tpn.training.stopping import Stopped
 
 SETTING = {"way": 3, "shot": 2, "query": 3}

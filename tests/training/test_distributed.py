@@ -20,7 +20,8 @@ from tpn.methods._registry import build_method
 from tpn.runs.folder import Run
 from tpn.runs.tensors import read_tensors
 from tpn.training.device import CPU, Execution, own_device
-from tpn.training.distributed import ALONE, Learner, Processes, find_processes
+from tpn.training.distributed import ALONE, Processes, find_processes
+from tpn.training.learner import Learner
 from tpn.training.stopping import Stopped, StopRequest
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked, and limited")

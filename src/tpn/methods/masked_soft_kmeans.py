@@ -33,7 +33,7 @@ class MaskedSoftKMeans(SoftKMeans):
         nn.init.zeros_(last.bias)
         self.mask_network = nn.Sequential(nn.Linear(5, 20), nn.Tanh(), last)
 
-    def shares(
+    def soft_assignments(
         self, unlabelled: Float[Tensor, "episode node feature"], prototypes: Float[Tensor, "episode way feature"]
     ) -> Float[Tensor, "episode node way"]:
         squares = squared_distances(unlabelled, prototypes)

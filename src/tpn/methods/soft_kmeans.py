@@ -42,7 +42,7 @@ class SoftKMeans(ProtoNet):
     Config = SoftKMeansConfig
     config: SoftKMeansConfig
 
-    def shares(
+    def soft_assignments(
         self, unlabelled: Float[Tensor, "episode node feature"], prototypes: Float[Tensor, "episode way feature"]
     ) -> Float[Tensor, "episode node way"]:
         """How far each unlabelled image belongs to each class."""
@@ -55,5 +55,5 @@ class SoftKMeans(ProtoNet):
         labelled = memberships(task.support_labels, task.way, like=task.inputs)
         known = cat([task.support, task.unlabelled], dim=1)
         for _ in range(self.config.refinements):
-            prototypes = class_means(known, cat([labelled, self.shares(task.unlabelled, prototypes)], dim=1))
+            prototypes = class_means(known, cat([labelled, self.soft_assignments(task.unlabelled, prototypes)], dim=1))
         return prototypes

@@ -32,7 +32,7 @@ class SoftKMeansCluster(SoftKMeans):
         super().__init__(config, dimensions)
         self.log_radius = nn.Parameter(torch.zeros(()))
 
-    def shares(
+    def soft_assignments(
         self, unlabelled: Float[Tensor, "episode node feature"], prototypes: Float[Tensor, "episode way feature"]
     ) -> Float[Tensor, "episode node way"]:
         to_classes = -squared_distances(unlabelled, prototypes)

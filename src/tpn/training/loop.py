@@ -33,13 +33,15 @@ from tpn.runs.loading import save_weights
 from tpn.runs.tensors import not_finite
 from tpn.training.checkpoint import State, restore_checkpoint, save_checkpoint
 from tpn.training.device import ON_CPU, Execution
-from tpn.training.distributed import Learner
+from tpn.training.learner import Learner
 from tpn.training.optimiser import build_optimiser, learning_rate
 from tpn.training.stopping import Stopped, StopRequest, listening
 from tpn.training.tensorboard import TensorBoard
 from tpn.training.warm_start import copy_backbone, copy_head, warm_start_source
 
 VALIDATION_SEED = 1_000_003
+WORTH_A_FIGURE = 30.0
+"""Seconds of training after which the second that it takes to draw an episode does not matter."""
 
 
 @dataclass(frozen=True)
@@ -188,12 +190,23 @@ def train(training: Training, callbacks: Callbacks = Callbacks()) -> Outcome:  #
                 if callbacks.on_step is not None and processes.first:
                     lr = learning_rate(settings, before)
                     callbacks.on_step({"episode": state.episode, **asdict(learned), "lr": lr})
+            if board is not None and board.writes and training.state.seconds >= WORTH_A_FIGURE:
+                log_episode(training, board)
         except Stopped:
             stopped_by = processes.by_first(save)
         finally:
             if board is not None:
                 board.close()
     return Outcome(training.state, stopped_by, on_plateau(training.state, settings))
+
+
+def log_episode(training: Training, board: TensorBoard) -> None:
+    """Add a picture of the first validation episode, as the method classifies it now, to the TensorBoard log."""
+    from tpn.evaluation.plots.episode import draw_episode
+
+    if training.method.embeds and not training.images.are_features:
+        figure = draw_episode(training.method, training.validation, training.validation_episodes[0], "validation")
+        board.figure("episode", figure, training.state.episode)
 
 
 def begin(training: Training) -> None:
