@@ -9,9 +9,10 @@ import numpy as np
 import torch
 
 from tpn.allocator import keep_freed_memory
+from tpn.episodes.episode_sampler import draw_episodes
 from tpn.episodes.setting import Setting
 from tpn.episodes.task import as_task, query_labels
-from tpn.evaluation.protocol import draw_episodes, evaluate
+from tpn.evaluation.protocol import evaluate
 from tpn.images.split import Split
 from tpn.methods._method import Dimensions
 from tpn.methods.tpn import TPN, TPNConfig

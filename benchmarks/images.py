@@ -13,6 +13,7 @@ import threading
 import time
 import zipfile
 from pathlib import Path
+from typing import Any
 
 STEPS, WARM_UP = 12, 2
 CLASSES = {"train": 64, "val": 16, "test": 20}
@@ -163,22 +164,26 @@ def compared(spec: str, cache: Path) -> tuple[float, float]:
     from tpn.images.opening import open_images
     from tpn.methods._method import Dimensions
     from tpn.methods.tpn import TPN, TPNConfig
-    from tpn.training.loop import draw_task
+    from tpn.training.loop import draw_step
 
     keep_freed_memory()
     images = open_images(spec, cache=cache)
     method = TPN(TPNConfig(), Dimensions(3, 84, 5, 5, 64, images.mean, images.std)).train()
     optimiser = torch.optim.Adam(method.parameters())
     sampler = EpisodeSampler(images.split("train"), Setting(), 0)
-    method.start(draw_task(sampler, 1))
+
+    def draw_task() -> Any:
+        return draw_step(sampler, 1, torch.device("cpu"))
+
+    method.initialise(draw_task())
     drawing, steps = [], []
     for _ in range(WARM_UP + STEPS):
         start = time.perf_counter()
-        method.backbone.normalise(draw_task(sampler, 1).inputs[0])
+        method.backbone.normalise(draw_task().inputs[0])
         drawing.append(time.perf_counter() - start)
         start = time.perf_counter()
         optimiser.zero_grad()
-        method.learn(draw_task(sampler, 1))
+        method.learn(draw_task())
         optimiser.step()
         steps.append(time.perf_counter() - start)
     return statistics.median(drawing[WARM_UP:]), statistics.median(steps[WARM_UP:])

@@ -1,6 +1,6 @@
 """MAML: a step on a meta-batch vectorised and looped, and memory over 500 steps.
 
-The two ways are interleaved in one process, so that the machine's moods meet both alike. Both give the same loss.
+The two ways are interleaved in one process, so that the load of the machine meets both alike. Both give the same loss.
 """
 
 import os

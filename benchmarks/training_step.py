@@ -1,7 +1,7 @@
 """One training step at 84x84x3, 5-way 5-shot 15-query: ours against a straightforward version.
 
 Each runs in a process of its own, as it would in use: ours with the allocator setting that `tpn train` makes, the other
-without. Steps are interleaved, so that the machine's moods meet both alike. The ratio is also given with the same
+without. Steps are interleaved, so that the load of the machine meets both alike. The ratio is also given with the same
 allocator setting for both, so that it can be seen how much of it is the setting.
 """
 
@@ -79,7 +79,7 @@ def serve(connection: Connection, kind: str, keep: bool) -> None:
         classes=torch.arange(5)[None],
     )
     ours = TPN(TPNConfig(), Dimensions(3, 84, 5, 5, 64)).train()
-    ours.start(task)
+    ours.initialise(task)
     model: Any = ours
     if kind == "straightforward":
         model = Straightforward(3)

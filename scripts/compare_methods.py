@@ -19,17 +19,18 @@ from typing import Any
 import torch
 
 from tpn.allocator import keep_freed_memory
+from tpn.episodes.episode_sampler import draw_episodes
 from tpn.episodes.setting import Setting
 from tpn.evaluation.intervals import percent
-from tpn.evaluation.protocol import draw_episodes, evaluate
+from tpn.evaluation.protocol import evaluate
 from tpn.images.opening import open_images
-from tpn.methods._config import Config
+from tpn.methods._config import ClassifierConfig, Config
 from tpn.methods._method import Dimensions, Method
 from tpn.methods._registry import all_methods, build_method, find_method
-from tpn.methods.classifier_baseline import BaseClassConfig
-from tpn.runs.folder import Run, load
+from tpn.runs.folder import Run
+from tpn.runs.loading import load
 from tpn.runs.tensors import read_tensors
-from tpn.training.loop import draw_task, training_sampler
+from tpn.training.loop import Training
 
 IMAGES = 150_000
 """1,500 episodes of 5 ways, 5 shots and 15 queries."""
@@ -56,7 +57,7 @@ class Row:
     def episodes(self) -> int:
         """Or mini-batches, for those that learn from such."""
         settings = find_method(self.method).Config()
-        size = settings.batch_size if isinstance(settings, BaseClassConfig) else 5 * (5 + 15 + self.unlabelled)
+        size = settings.batch_size if isinstance(settings, ClassifierConfig) else 5 * (5 + 15 + self.unlabelled)
         return round(IMAGES / size)
 
 
@@ -115,15 +116,14 @@ def do(runs: Path, name: str) -> None:
     torch.set_num_threads(1)
     keep_freed_memory()
     config = Run(folder).read_config()
-    torch.manual_seed(config.seed)
-    untrained = build_method(config.method, config.settings, config.dimensions).train()
-    untrained.start(draw_task(training_sampler(config, open_images("quickdraw").split("train")), 1))
+    beginning = Training.build(Run(folder / "beginning"), config, open_images("quickdraw"))  # writes nothing
+    beginning.restore()
     subjects: dict[str, Method] = {name: load(folder)}
     subjects.update({other: load(folder, other) for other in row.also})
     results = {}
     for label, method in subjects.items():
         before = build_method(method.info.name, method.config, config.dimensions)
-        before.load_state_dict(untrained.state_dict())
+        before.load_state_dict(beginning.method.state_dict())
         results[label] = {
             "method": " ".join([method.info.name, *row.options]),
             "transduction": method.info.transduction,
@@ -136,7 +136,7 @@ def do(runs: Path, name: str) -> None:
 
 def described(settings: Config) -> str:
     """What was trained on."""
-    if isinstance(settings, BaseClassConfig):
+    if isinstance(settings, ClassifierConfig):
         return f"{settings.episodes:,} mini-batches of {settings.batch_size}"
     return f"5-way 5-shot, {settings.episodes:,} episodes"
 

@@ -16,7 +16,7 @@ class TPNError(Exception):
     """
 
     def __str__(self) -> str:
-        return _FLAG.sub(_as_keyword, self.command_line_text)
+        return with_keywords(self.command_line_text)
 
     @property
     def command_line_text(self) -> str:
@@ -26,6 +26,11 @@ class TPNError(Exception):
 
 class TPNWarning(UserWarning):
     """A warning about something that the user should know but need not fix."""
+
+
+def with_keywords(text: str) -> str:
+    """Return a text with options written as keyword arguments instead of flags."""
+    return _FLAG.sub(_as_keyword, text)
 
 
 def _as_keyword(match: re.Match[str]) -> str:

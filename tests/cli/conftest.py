@@ -1,5 +1,6 @@
 import pytest
 
+from tests.tiny import tiny
 from tpn.cli import main
 
 
@@ -7,7 +8,7 @@ from tpn.cli import main
 def runs(tmp_path_factory):
     """Two short trainings, in the folders `one` and `two`."""
     folder = tmp_path_factory.mktemp("runs")
-    tiny = ["--way", "3", "--shot", "1", "--query", "4", "--validation-episodes", "4", "--episodes", "6"]
-    for name, seed in (("one", "0"), ("two", "1")):
-        assert main(["train", "tpn", *tiny, "--seed", seed, "--out", str(folder / name), "--threads", "1"]) == 0
+    for name, seed in (("one", 0), ("two", 1)):
+        settings = tiny(query=4, validation_episodes=4, episodes=6, seed=seed)
+        assert main(["train", "tpn", *settings, "--out", str(folder / name)]) == 0
     return folder

@@ -8,14 +8,16 @@ from dataclasses import fields, replace
 import pytest
 
 from tests.images.making import as_files, make_images, write_folder
+from tests.tiny import flags, tiny
 from tpn.cli import main
-from tpn.cli import splits as cli_splits
 from tpn.methods._config import Config
 from tpn.methods.maml import MAMLConfig
-from tpn.runs.folder import Run, load
+from tpn.runs.folder import Run
+from tpn.runs.loading import load
+from tpn.workflows import splits
 
-TINY = ["--way", "3", "--shot", "1", "--query", "2", "--validation-episodes", "2", "--episodes", "4", "--threads", "1"]
-TESTS = ["--test-shots", "1", "2", "--test-unlabelled", "3", "--test-episodes", "5"]
+TINY = tiny()
+TESTS = flags(test_shots=(1, 2), test_unlabelled=3, test_episodes=5)
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +28,7 @@ def trained(tmp_path_factory):
     return folder
 
 
-def test_a_training_for_each_division_and_the_mean_of_their_tests(tmp_path, capsys):
+def test_a_training_for_each_partition_and_the_mean_of_their_tests(tmp_path, capsys):
     out = tmp_path / "out"
     command = ["splits", "soft-kmeans", *TINY, *TESTS, "--distractors", "2", "--splits", "3", "--out", str(out)]
     assert main([*command, "--json"]) == 0
@@ -50,7 +52,7 @@ def test_a_training_for_each_division_and_the_mean_of_their_tests(tmp_path, caps
     assert main([*command, "--resume"]) == 0  # nothing is left to train
     captured = capsys.readouterr()
     assert "3-way 1-shot" in captured.out
-    assert "standard error over the divisions" in captured.out
+    assert "standard error over the partitions" in captured.out
     assert json.loads((out / "results.json").read_text()) == result
 
     assert main(["evaluate", str(out / "split-1"), "--unlabelled", "3", "--episodes", "5", "--json"]) == 0
@@ -61,23 +63,23 @@ def test_a_training_for_each_division_and_the_mean_of_their_tests(tmp_path, caps
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        (["--splits", "0"], "--splits must be at least 1 and at most 1000, not 0"),
+        (["--splits", "0"], "--splits must be at least 1"),
         (["--test-shots", "1", "1"], "--test-shots must be one or more different numbers"),
-        (["--test-shots", "0"], "--test-shots must be one or more different numbers of at least 1"),
-        (["--unlabelled", "0"], "Nothing is divided"),
-        (["--labelled-share", "1"], "Nothing is divided"),
+        (["--test-shots", "0"], "--test-shots must be one or more different numbers"),
+        (["--unlabelled", "0"], "All images have labels"),
+        (["--labelled-share", "1"], "All images have labels"),
         (["--test-unlabelled", "500"], "needs 503 images of each class"),
         (["--test-unlabelled", "-1"], "--test-unlabelled must be at least 0, not -1"),
         (["--test-unlabelled", "0", "--distractors", "2"], "--test-unlabelled must be at least 1"),
         (["--test-episodes", "0"], "--test-episodes must be at least 1"),
     ],
 )
-def test_divisions_that_make_no_sense(refused, tmp_path, options, complaint):
+def test_partitions_that_make_no_sense(refused, tmp_path, options, complaint):
     assert complaint in refused("splits", "tpn-semi", *TINY, "--out", tmp_path / "out", *options)
     assert not (tmp_path / "out").exists()
 
 
-def test_divisions_where_there_is_something_else(refused, tmp_path, trained):
+def test_partitions_where_there_is_something_else(refused, tmp_path, trained):
     call = ["splits", "tpn-semi", *TINY, "--splits", "2", "--out"]
     (tmp_path / "split-1").mkdir()
     (tmp_path / "split-1" / "letter.txt").write_text("dear reader")
@@ -90,20 +92,20 @@ def test_divisions_where_there_is_something_else(refused, tmp_path, trained):
     assert "is the folder of a single run" in refused(*call, trained / "protonet")
 
 
-def test_divisions_that_were_stopped_go_on_by_the_name_of_their_folder(tmp_path, capsys, refused, monkeypatch):
+def test_partitions_that_were_stopped_go_on_by_the_name_of_their_folder(tmp_path, capsys, refused, monkeypatch):
     call = ["splits", "protonet", *TINY, "--labelled-share", "0.5", "--split-seed", "3", "--splits", "2"]
     call += ["--test-shots", "2", "--test-episodes", "5"]
     assert main([*call, "--out", str(tmp_path / "unbroken")]) == 0
-    train, calls = cli_splits.carry_out, []
+    train, calls = splits.train_in_folder, []
 
     def stopped_in_the_second(*args):
         calls.append(train(*args))
         return replace(calls[-1], stopped_by=signal.SIGINT) if len(calls) == 2 else calls[-1]
 
-    monkeypatch.setattr(cli_splits, "carry_out", stopped_in_the_second)
+    monkeypatch.setattr(splits, "train_in_folder", stopped_in_the_second)
     out = str(tmp_path / "broken")
     assert main([*call, "--out", out]) == 130
-    assert f"Go on with: tpn splits protonet --out {out} --resume" in capsys.readouterr().err
+    assert f"tpn splits protonet --out {out} --resume" in capsys.readouterr().err
     assert "Continue them with --resume" in refused(*call, "--out", out)
     assert main(["splits", "protonet", "--out", out, "--resume", "--threads", "1"]) == 0
     results = [json.loads((tmp_path / name / "results.json").read_text()) for name in ("broken", "unbroken")]
@@ -127,11 +129,11 @@ def test_weights_can_be_tested_as_another_method_that_has_the_same(trained, caps
     assert as_maml.inner_lr == MAMLConfig.inner_lr != reptile.inner_lr  # one name, two meanings
     assert all(getattr(as_maml, field.name) == getattr(reptile, field.name) for field in fields(Config))
     error = refused("evaluate", trained / "protonet", "--as", "tpn")
-    assert "is a run of protonet, which has other weights than tpn needs" in error
+    assert "whose weights are not those that tpn needs" in error
     assert "Unknown method 'nope'" in refused("evaluate", trained / "protonet", "--as", "nope")
 
 
-def test_batch_statistics_make_nothing_of_a_method_that_knows_no_others(trained, capsys):
+def test_batch_statistics_are_nothing_new_to_a_method_that_knows_no_others(trained, capsys):
     results = []
     for statistics_ in ("running", "batch"):
         command = ["evaluate", str(trained / "reptile"), "--episodes", "4", "--json", "--batch-norm", statistics_]
@@ -141,15 +143,13 @@ def test_batch_statistics_make_nothing_of_a_method_that_knows_no_others(trained,
 
 
 def test_a_method_with_an_output_for_each_class_takes_no_other_number(trained, refused, tmp_path):
-    complaint = (
-        "reptile was trained to tell 3 classes apart, and has an output for each: it cannot be tested with --way 4"
-    )
+    complaint = "reptile was trained for 3 classes"
     assert complaint in refused("evaluate", trained / "reptile", "--way", "4")
     assert complaint in refused("compare", trained / "protonet", trained / "reptile", "--way", "4")
     assert complaint in refused("plot", trained / "reptile", "--way", "4", "--out", tmp_path / "plots")
 
 
-def test_semi_supervised_methods_are_trained_with_unlabelled_make_images(tmp_path, refused):
+def test_semi_supervised_methods_are_trained_with_unlabelled_images(tmp_path, refused):
     assert main(["train", "masked-soft-kmeans", *TINY, "--out", str(tmp_path / "run")]) == 0
     assert Run(tmp_path / "run").read_config().episode.unlabelled == 5
     assert "--unlabelled must be at least 1" in refused("train", "tpn-semi", *TINY, "--unlabelled", "0")
@@ -170,8 +170,8 @@ def test_more_classes_in_training_than_there_are_to_validate_on(tmp_path, capsys
 
 def test_unlabelled_images_that_are_there_for_nothing_or_missing_are_noted(trained, capsys):
     for run, options, note in (
-        ("protonet", ["--unlabelled", "2"], "Note: protonet makes nothing of the images of --unlabelled."),
-        ("protonet", ["--as", "soft-kmeans"], "Note: soft-kmeans is made for unlabelled images, and there are none"),
+        ("protonet", ["--unlabelled", "2"], "Note: protonet ignores unlabelled images"),
+        ("protonet", ["--as", "soft-kmeans"], "Note: soft-kmeans is made for unlabelled images"),
         ("protonet", [], ""),
     ):
         assert main(["evaluate", str(trained / run), "--episodes", "2", *options]) == 0

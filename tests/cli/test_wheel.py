@@ -8,6 +8,8 @@ import sysconfig
 import venv
 from pathlib import Path
 
+from tests.tiny import tiny
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -32,8 +34,7 @@ def test_the_installed_wheel_works_outside_the_checkout(tmp_path):
     tpn = place / "bin" / "tpn"
     assert "usage: tpn" in run(tpn, "--help", **options)
     assert json.loads(run(tpn, "data", "info", "quickdraw", "--json", **options))["splits"]["test"]["classes"] == 80
-    tiny = ["--way", 2, "--shot", 1, "--query", 2, "--episodes", 2, "--validation-episodes", 2]
-    run(tpn, "train", "tpn", *tiny, "--out", "run", **options)
+    run(tpn, "train", "tpn", *tiny(), "--out", "run", **options)
     assert 0 <= json.loads(run(tpn, "evaluate", "run", "--episodes", 3, "--json", **options))["accuracy"] <= 1
     names = run(sys.executable, "-m", "zipfile", "-l", wheel)
     assert all(name in names for name in ("py.typed", "quickdraw/LICENSE.txt", "licenses/LICENSE"))

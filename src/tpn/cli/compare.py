@@ -3,8 +3,9 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 import tpn
 from tpn.cli.parsing import EpisodeFlags, given, parse
@@ -20,7 +21,7 @@ class Compare(EvaluateOptions):
     A difference is computed episode by episode (paired), so its interval is much narrower than those of the accuracies.
     """
 
-    runs: Positional[tuple[Path, ...]]
+    runs: Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN RUN ...")]
     """The run folders."""
     episode: EpisodeFlags
     data: str | None = None

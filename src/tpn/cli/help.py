@@ -29,7 +29,7 @@ def help_text(kind: Any, prog: str, default: Any = None) -> str:
         entries = [_entry(_metavar(field, hints[field.name]), docs.get(field.name, ""), width) for field in positional]
         parts.append("\n".join(["arguments:", *entries]))
     own, groups = [], []
-    for field in fields(kind):
+    for field in _nearest_first(kind):
         hint = hints[field.name]
         if is_dataclass(hint):
             value = getattr(default, field.name, None)
@@ -45,6 +45,13 @@ def flag_name(field: "Field[Any]") -> str:
     """Return the flag of a field without its dashes."""
     name = getattr(_argument(field.type), "name", None)
     return str(name) if name else field.name.replace("_", "-")
+
+
+def _nearest_first(kind: Any) -> list["Field[Any]"]:
+    """Return the fields of a dataclass: those of the command itself first, those that all commands share last."""
+    known = {field.name: field for field in fields(kind)}
+    names = [name for base in kind.__mro__ for name in vars(base).get("__annotations__", {}) if name in known]
+    return [known[name] for name in dict.fromkeys(names)]
 
 
 def _options(kind: Any, values: Any, width: int) -> list[str]:
@@ -79,7 +86,8 @@ def _filled(text: str, width: int) -> str:
 
 
 def _metavar(field: "Field[Any]", hint: Any) -> str:
-    if metavar := getattr(_argument(field.type), "metavar", None):
+    argument = _argument(field.type)
+    if metavar := getattr(argument, "metavar", None):
         return str(metavar)
     hint = get_args(hint)[0] if get_origin(hint) is Annotated else hint
     name = _type_name(hint)
@@ -91,7 +99,7 @@ def _type_name(hint: Any) -> str:
     if origin is Annotated:
         return _type_name(parts[0])
     if origin in (Union, UnionType):
-        return "|".join(_type_name(part) for part in parts if part is not NoneType)
+        return "|".join(dict.fromkeys(_type_name(part) for part in parts if part is not NoneType))
     if origin is Literal:
         return "{" + ",".join(map(str, parts)) + "}" if len(parts) > 1 else str(parts[0])
     if origin is tuple:

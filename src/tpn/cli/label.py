@@ -8,7 +8,6 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 import tpn
-from tpn.allocator import keep_freed_memory
 from tpn.cli.parsing import parse
 from tpn.errors import TPNError
 from tpn.progress import say
@@ -39,7 +38,6 @@ def main(arguments: list[str]) -> int:
     if sum(argument.partition("=")[0] == "--labels" for argument in arguments) > 1:  # only the last would count
         raise TPNError("Give --labels once, with all lists behind it: --labels FILE.csv FILE.csv.")
     options: Label = parse(Label, "tpn label", arguments)
-    keep_freed_memory()
     found = tpn.label_folder(options.folder, **{name: getattr(options, name) for name in option_fields(LabelOptions)})
     if options.json:
         print(json.dumps(found.to_dict()))

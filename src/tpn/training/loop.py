@@ -40,6 +40,8 @@ from tpn.training.tensorboard import TensorBoard
 from tpn.training.warm_start import copy_backbone, copy_head, warm_start_source
 
 VALIDATION_SEED = 1_000_003
+WORTH_A_FIGURE = 30.0
+"""Seconds of training after which the second that it takes to draw an episode does not matter."""
 
 
 @dataclass(frozen=True)
@@ -188,12 +190,23 @@ def train(training: Training, callbacks: Callbacks = Callbacks()) -> Outcome:  #
                 if callbacks.on_step is not None and processes.first:
                     lr = learning_rate(settings, before)
                     callbacks.on_step({"episode": state.episode, **asdict(learned), "lr": lr})
+            if board is not None and board.writes and training.state.seconds >= WORTH_A_FIGURE:
+                log_episode(training, board)
         except Stopped:
             stopped_by = processes.by_first(save)
         finally:
             if board is not None:
                 board.close()
     return Outcome(training.state, stopped_by, on_plateau(training.state, settings))
+
+
+def log_episode(training: Training, board: TensorBoard) -> None:
+    """Add a plot of the first validation episode, with the current predictions, to the TensorBoard log."""
+    from tpn.evaluation.plots.episode import draw_episode
+
+    if training.method.embeds and not training.images.are_features:
+        figure = draw_episode(training.method, training.validation, training.validation_episodes[0], "validation")
+        board.figure("episode", figure, training.state.episode)
 
 
 def begin(training: Training) -> None:
@@ -286,10 +299,10 @@ def record(training: Training, metrics: dict[str, Any]) -> None:
         save_weights(training.method, run.model_file, facts)
 
 
-def truncate_metrics(run: Run, validations: int) -> None:
-    """Drop the lines of metrics.jsonl that are newer than the checkpoint; they will be written again.
+def check_metrics(run: Run, validations: int) -> list[bytes]:
+    """Return the lines of metrics.jsonl; refuse them if they are damaged or do not match the checkpoint.
 
-    There can be at most one such line, possibly incomplete.
+    At most one line, possibly incomplete, can be newer than the checkpoint.
     """
     lines = run.metrics_file.read_bytes().splitlines(keepends=True) if run.metrics_file.is_file() else []
     if not validations <= len(lines) <= validations + 1:
@@ -298,11 +311,16 @@ def truncate_metrics(run: Run, validations: int) -> None:
             f"{run.folder} is damaged: metrics.jsonl has {len(lines)} lines, but the checkpoint beside it {known} "
             "validations."
         )
-    kept = b"".join(lines[:validations])
-    read_metrics(kept, run.metrics_file)  # refuses what is damaged
+    read_metrics(b"".join(lines[:validations]), run.metrics_file)
+    return lines
+
+
+def truncate_metrics(run: Run, validations: int) -> None:
+    """Drop the line of metrics.jsonl that is newer than the checkpoint, if there is one; it will be written again."""
+    lines = check_metrics(run, validations)
     if len(lines) != validations:
         with replacing(run.metrics_file) as stream:
-            stream.write(kept)
+            stream.write(b"".join(lines[:validations]))
 
 
 def validation_setting(config: RunConfig, split: Split) -> Setting:

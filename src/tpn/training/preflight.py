@@ -15,7 +15,7 @@ from tpn.progress import say
 from tpn.runs.config import RunConfig
 from tpn.runs.folder import Run
 from tpn.training.device import Execution
-from tpn.training.loop import Callbacks, Outcome, Training, train, validation_setting
+from tpn.training.loop import Callbacks, Outcome, Training, check_metrics, train, validation_setting
 from tpn.training.warm_start import check_initial
 
 
@@ -68,6 +68,7 @@ def train_in_folder(training: Training, callbacks: Callbacks = Callbacks()) -> O
         if first:
             sweep(run.folder)
         training.restore()
+        check_metrics(run, training.state.validations)
         if first:
             announce(training)
         return train(training, callbacks)

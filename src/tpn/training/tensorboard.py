@@ -13,7 +13,7 @@ STEPS_PER_POINT = 10
 
 
 class TensorBoard:
-    """Log of training and validation curves and the settings of a run; does nothing without TensorBoard.
+    """Log of curves, settings and an episode of a run; does nothing if TensorBoard is not installed.
 
     It complements metrics.jsonl: if it cannot be written, training continues without it.
     """

@@ -17,13 +17,13 @@ from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
-from tpn.errors import TPNError
+from tpn.errors import TPNError, with_keywords
 
 Options = TypeVar("Options")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def takes(*kinds: type, without: tuple[str, ...] = ()) -> Callable[[Function], Function]:
+def takes(*kinds: type) -> Callable[[Function], Function]:
     """Document the `**options` of a function as the fields of these dataclasses.
 
     The signature that `help` and notebooks show gets a keyword for each field, and the docstring a description of each,
@@ -33,7 +33,7 @@ def takes(*kinds: type, without: tuple[str, ...] = ()) -> Callable[[Function], F
     def decorate(function: Function) -> Function:
         signature = inspect.signature(function)
         own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
-        known = {parameter.name for parameter in own} | set(without)
+        known = {parameter.name for parameter in own}
         options = {name: field for name, field in option_fields(*kinds).items() if name not in known}
         added = [
             inspect.Parameter(
@@ -44,7 +44,7 @@ def takes(*kinds: type, without: tuple[str, ...] = ()) -> Callable[[Function], F
         function.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
         documentation = {name: text for kind in kinds for name, text in field_docs(kind).items()}
         lines = [
-            f"{name} : {_type_text(field)}\n{textwrap.indent(documentation.get(name, ''), '    ')}"
+            f"{name} : {_type_text(field)}\n{textwrap.indent(with_keywords(documentation.get(name, '')), '    ')}"
             for name, field in options.items()
         ]
         function.__doc__ = (inspect.getdoc(function) or "").replace("{options}", "\n".join(lines))
@@ -118,8 +118,9 @@ def _default(field: "Field[Any]") -> Any:
 
 
 def _type_text(field: "Field[Any]") -> str:
-    kind = inspect.formatannotation(_plain(field.type)).replace("Literal", "")
+    kind = inspect.formatannotation(_plain(field.type))
     kind = re.sub(r"\b(pathlib|typing|collections\.abc|tpn(\.\w+)+)\.(?=\w)", "", kind)
+    kind = re.sub(r"Literal\[([^\]]*)\]", r"{\1}", kind)
     default = _default(field)
     return kind if default is inspect.Parameter.empty else f"{kind}, default={default!r}"
 

@@ -23,14 +23,14 @@ class Array(Protocol):
 class LabelOptions(DeviceOptions, CacheOptions):
     """How to label a folder of images."""
 
-    labels: Annotated[KnownLabels, arg(constructor=tuple[Path, ...])] = ()
+    labels: Annotated[KnownLabels, arg(constructor=tuple[Path, ...], metavar="FILE ...")] = ()
     """The labels that are known: csv files with the columns path (relative to the folder) and label; in Python also a
     mapping of paths to labels, pairs, or a data frame. By default, labelled images are in a sub-folder for each class,
     and the others beside these sub-folders or in one called `unlabelled`."""
     backbone: str = "efficientnet-lite0"
     """The network: efficientnet-lite0, which was trained on the photographs of ImageNet; a run folder of tpn train, or
     mini-conv4; or timm:MODEL, if timm is installed."""
-    features: Annotated[str | Path | Array | None, arg(constructor=Path)] = None
+    features: Annotated[str | Path | Array | None, arg(constructor=Path, metavar="FILE")] = None
     """Features that you have already, instead of a network's: a matrix (.npy; in Python also an array) with a row for
     each image, in the order of their paths."""
     out: Path | None = None

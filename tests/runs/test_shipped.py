@@ -4,10 +4,14 @@ import torch
 
 import tpn
 from tests.images.making import as_files, make_images, write_folder
+from tests.tiny import SETTING, flags, tiny
 from tpn.cli import main
+from tpn.episodes.episode_sampler import draw_episodes
 from tpn.episodes.setting import Setting
-from tpn.evaluation.protocol import draw_episodes, evaluate
-from tpn.runs.folder import SHIPPED, Run, find_run, load
+from tpn.evaluation.protocol import evaluate
+from tpn.runs.folder import Run, find_run
+from tpn.runs.loading import load
+from tpn.runs.shipped import SHIPPED
 
 NAMES = sorted(folder.name for folder in SHIPPED.iterdir() if folder.is_dir())
 
@@ -40,11 +44,9 @@ def test_every_command_that_reads_a_run_takes_them(tmp_path, monkeypatch, capsys
     monkeypatch.chdir(tmp_path)
     write_folder(tmp_path / "photos", as_files(make_images(3)))
     own = ["--data", f"folder:{tmp_path / 'photos'}", "--cache", str(tmp_path / "cache")]
-    tiny = ["--way", "2", "--shot", "1", "--query", "2", "--episodes", "2"]
-    assert main(["evaluate", "mini-conv4", *own, *tiny]) == 0
+    assert main(["evaluate", "mini-conv4", *own, *flags(**SETTING | {"way": 2}, episodes=2)]) == 0
     assert "tpn on folder:" in capsys.readouterr().out
-    short = ["--way", "2", "--shot", "1", "--query", "2", "--episodes", "1", "--validation-episodes", "1"]
-    assert main(["train", "tpn", "--init", "mini-conv4", *own, *short, "--threads", "1", "--out", "own"]) == 0
+    assert main(["train", "tpn", "--init", "mini-conv4", *own, *tiny(way=2, episodes=1), "--out", "own"]) == 0
     assert Run("own").read_config().init == str((SHIPPED / "mini-conv4").resolve())
     assert not list(tmp_path.glob("mini*"))
 
@@ -57,7 +59,7 @@ def test_a_folder_of_that_name_comes_first(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert find_run("mini-conv4").folder == SHIPPED / "mini-conv4"
     (tmp_path / "mini-conv4").mkdir()
-    assert find_run("mini-conv4").folder == SHIPPED / "mini-conv4"  # it is no run
+    assert find_run("mini-conv4").folder == SHIPPED / "mini-conv4"  # it is not a run
     (tmp_path / "mini-conv4" / "config.json").write_text("{}")
     assert find_run("mini-conv4").folder == Run("mini-conv4").folder
     for name in ("", ".", "..", "../weights/mini-conv4", "nothing"):

@@ -1,0 +1,66 @@
+"""`--help` teaches, and answers at once."""
+
+import json
+import subprocess
+import sys
+from contextlib import suppress
+
+import pytest
+
+from tpn.cli import COMMANDS, main
+
+HELP = [[name, "--help"] for name in COMMANDS] + [["data", name, "--help"] for name in ("info", "prepare", "show")]
+
+
+@pytest.mark.parametrize("arguments", HELP, ids=" ".join)
+def test_every_option_is_explained_and_lines_fit(arguments, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    with suppress(SystemExit):
+        main(arguments)
+    text = capsys.readouterr().out
+    assert text.startswith("usage: tpn")
+    assert "None" not in text
+    assert "{None}" not in text
+    lines = text.splitlines()
+    assert all(len(line) <= 80 for line in lines if not line.startswith("usage:") and arguments[0] != "data")
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        if line.startswith("  --"):
+            assert len(line.split("  ")) > 2 or following.startswith(" " * 10), f"{line} is not explained"
+
+
+def test_help_of_a_method_has_its_own_settings(capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "label-propagation", "--help"])
+    text = capsys.readouterr().out
+    assert "--sigma FLOAT|median" in text
+    assert "--mutual, --no-mutual" in text
+    assert "--query-dirichlet FLOAT" in text
+
+
+ERRORS = [
+    ["no-such"],
+    ["train", "no-such"],
+    ["evaluate", "nowhere"],
+    ["evaluate", "x", "--no-such"],
+    ["compare", "a", "b"],
+    ["plot", "a"],
+    ["predict", "a", "b.png", "--support", "c"],
+    ["data", "info", "no-such:x"],
+    ["paper", "no-such"],
+]
+CODE = """
+import json, sys
+from tpn.cli import main
+for call in json.loads(sys.argv[1]):
+    try:
+        code = main(call)
+    except SystemExit as end:
+        code = end.code
+    assert code in (0, 2), (call, code)
+    assert "torch" not in sys.modules, call
+"""
+
+
+def test_help_and_common_errors_load_no_torch():
+    """All in one process, since Python itself takes longer to start than each of them."""
+    subprocess.run([sys.executable, "-c", CODE, json.dumps([*HELP, *ERRORS])], check=True, capture_output=True)
