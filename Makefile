@@ -1,4 +1,4 @@
-# make setup | run | test | bench | lint      (each does its own set-up)
+# make setup | run | test | bench | lint      (each installs what it needs)
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -14,7 +14,7 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-# Train on the drawings that come with the package, test on classes never seen, draw what happened. About three minutes.
+# Train on the drawings that ship with the package, test on unseen classes, plot the results. About three minutes.
 run: $(READY)
 	$(BIN)/tpn train tpn --episodes 1000 --out $(RUN) --resume
 	$(BIN)/tpn evaluate $(RUN) --shot 1
