@@ -131,7 +131,7 @@ def test_what_adapts_its_weights_takes_bfloat16_but_not_float16(name, tmp_path, 
 
 
 def test_what_adapts_its_weights_is_not_compiled():
-    with pytest.raises(TPNError, match="cannot compile"):
+    with pytest.raises(TPNError, match="cannot use compile"):
         prepared("maml", "float32", "conv4-32").compile_backbone()
 
 
