@@ -164,7 +164,7 @@ def compared(spec: str, cache: Path) -> tuple[float, float]:
     from tpn.images.opening import open_images
     from tpn.methods._method import Dimensions
     from tpn.methods.tpn import TPN, TPNConfig
-    from tpn.training.loop import draw_step
+    from tpn.training.setup import draw_step
 
     keep_freed_memory()
     images = open_images(spec, cache=cache)

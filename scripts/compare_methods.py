@@ -30,7 +30,7 @@ from tpn.methods._registry import all_methods, build_method, find_method
 from tpn.runs.folder import Run
 from tpn.runs.loading import load
 from tpn.runs.tensors import read_tensors
-from tpn.training.loop import Training
+from tpn.training.setup import Training
 
 IMAGES = 150_000
 """1,500 episodes of 5 ways, 5 shots and 15 queries."""

@@ -21,7 +21,7 @@ from tpn.errors import TPNError, TPNWarning
 from tpn.images.opening import open_images
 from tpn.images.split import Split
 from tpn.methods._method import Dimensions
-from tpn.training.loop import draw_step
+from tpn.training.setup import draw_step
 
 torch.set_num_threads(1)  # the tests themselves run side by side
 settings.register_profile("tpn", deadline=None, max_examples=40, derandomize=True)

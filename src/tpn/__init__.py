@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tpn.images.split import Images, Split
     from tpn.labelling.folder_labels import FolderLabels
     from tpn.methods._config import Config
-    from tpn.methods._method import Info, Method
+    from tpn.methods._method import Dimensions, Info, Method
     from tpn.methods._registry import list_methods, register_method
     from tpn.runs.loading import load
     from tpn.semi_supervised.label_propagator import LabelPropagator
@@ -49,7 +49,7 @@ _HOMES = {
     "images.opening": ("open_images",),
     "images.split": ("Images", "Split"),
     "methods._config": ("Config",),
-    "methods._method": ("Info", "Method"),
+    "methods._method": ("Dimensions", "Info", "Method"),
     "methods._registry": ("list_methods", "register_method"),
     "runs.loading": ("load",),
     "semi_supervised.label_propagator": ("LabelPropagator",),
@@ -74,7 +74,7 @@ __all__ = [  # noqa: RUF022 (loaded lazily, in the order of use)
     "label_folder", "LabelPropagator",
     "reproduce", "list_experiments",
     "list_methods", "describe_methods", "register_method", "list_backbones", "register_backbone",
-    "Images", "Split", "Setting", "Episode", "Task", "TrainingTask", "Method", "Info", "Config",
+    "Images", "Split", "Setting", "Episode", "Task", "TrainingTask", "Method", "Info", "Config", "Dimensions",
     "TrainingRun", "EvaluationResult", "Comparison", "Predictions", "SplitsResult", "FolderLabels", "DataInfo",
     "RunPlots", "MethodList", "PaperResult",
     "TPNError", "TPNWarning", "Interrupted", "__version__",

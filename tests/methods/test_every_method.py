@@ -21,7 +21,7 @@ from tpn.methods._method import Dimensions
 from tpn.methods._registry import build_method, find_method, list_methods
 from tpn.runs.loading import load, load_weights
 from tpn.runs.tensors import read_tensors
-from tpn.training import loop
+from tpn.training import loop, setup
 from tpn.training.optimiser import build_optimiser
 from tpn.training.stopping import Stopped
 
@@ -202,7 +202,7 @@ def test_stopped_and_resumed_it_ends_in_the_same_run_and_loaded_it_scores_as_tra
 ):
     trained = []
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "build_method", lambda *args: trained.append(build_method(*args)) or trained[-1])
+        patch.setattr(setup, "build_method", lambda *args: trained.append(build_method(*args)) or trained[-1])
         assert train_it(name, backbone, tmp_path / "unbroken") == 0
     step, calls = loop.step, []
 

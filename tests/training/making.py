@@ -10,7 +10,8 @@ from tpn.runs.config import RunConfig
 from tpn.runs.folder import Run
 from tpn.training.device import ON_CPU, Execution
 from tpn.training.learner import Learner
-from tpn.training.loop import Training, step
+from tpn.training.loop import step
+from tpn.training.setup import Training
 
 
 def training_of(

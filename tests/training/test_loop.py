@@ -13,8 +13,8 @@ from tpn.methods._method import Learned
 from tpn.methods.tpn import TPNConfig
 from tpn.runs.folder import Run
 from tpn.training.checkpoint import State
-from tpn.training.loop import on_plateau, validation_due
 from tpn.training.optimiser import learning_rate
+from tpn.training.validation import on_plateau, validation_due
 
 
 def test_the_learning_rate_is_halved_every_so_many_episodes():

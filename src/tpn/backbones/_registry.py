@@ -103,7 +103,10 @@ def find_backbone(name: str) -> Network:
     if name in _BACKBONES:
         return _BACKBONES[name]
     for point in entry_points(group=ENTRY_POINTS, name=name):
-        return _BACKBONES.setdefault(name, _check_network(point.load()))
+        try:
+            return _BACKBONES.setdefault(name, _check_network(point.load()))
+        except Exception as failure:  # another package's code, which can fail in any way
+            raise TPNError(f"The backbone {name} of another package cannot be loaded: {failure}.") from failure
     if ":" not in name:
         raise TPNError(
             f"Unknown backbone {name!r}: choose one of {', '.join(list_backbones())}, or package.module:Name."

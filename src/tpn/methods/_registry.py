@@ -3,7 +3,7 @@
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -52,7 +52,7 @@ def find_method(name: str) -> type[Method]:
         if name in _built_in():
             import_module(_module(name))
         for point in entry_points(group=ENTRY_POINTS, name=name):
-            _METHODS.setdefault(name, _checked(point.load(), name))
+            _METHODS.setdefault(name, _checked(_loaded(point), name))
     if name not in _METHODS:
         near = get_close_matches(name, list_methods(), n=1)
         hint = f" Did you mean {near[0]}?" if near else ""
@@ -71,6 +71,13 @@ def _built_in() -> frozenset[str]:
     return frozenset(
         file.stem.replace("_", "-") for file in Path(__file__).parent.glob("*.py") if not file.stem.startswith("_")
     )
+
+
+def _loaded(point: EntryPoint) -> Any:
+    try:
+        return point.load()
+    except Exception as failure:  # another package's code, which can fail in any way
+        raise TPNError(f"The method {point.name} of another package cannot be loaded: {failure}.") from failure
 
 
 def _module(name: str) -> str:

@@ -37,8 +37,8 @@ from tpn.paper.timing import time_solvers
 from tpn.runs.loading import load_run, weights_digest
 from tpn.runs.tensors import read_tensors
 from tpn.training.device import Execution
-from tpn.training.loop import Training
 from tpn.training.preflight import check, train_in_folder
+from tpn.training.setup import Training
 
 STOP = "stop"
 

@@ -15,7 +15,9 @@ from tpn.progress import say
 from tpn.runs.config import RunConfig
 from tpn.runs.folder import Run
 from tpn.training.device import Execution
-from tpn.training.loop import Callbacks, Outcome, Training, check_metrics, train, validation_setting
+from tpn.training.loop import Callbacks, Outcome, train
+from tpn.training.setup import Training, validation_setting
+from tpn.training.validation import check_metrics
 from tpn.training.warm_start import check_initial
 
 

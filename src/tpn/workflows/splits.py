@@ -24,8 +24,8 @@ from tpn.runs.folder import Run
 from tpn.runs.loading import load_run
 from tpn.runs.settings_json import from_json
 from tpn.training.device import computing
-from tpn.training.loop import Training
 from tpn.training.preflight import check, train_in_folder
+from tpn.training.setup import Training
 from tpn.workflows.keywords import build, takes
 from tpn.workflows.options import SplitsOptions, TrainingDeviceOptions, TrainOptions
 from tpn.workflows.train import configure, find_execution

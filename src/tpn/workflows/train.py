@@ -27,8 +27,9 @@ from tpn.runs.folder import Run, find_run
 from tpn.runs.loading import load_run
 from tpn.training.device import Execution, check_compiler, computing, own_device
 from tpn.training.distributed import find_processes
-from tpn.training.loop import Callbacks, Outcome, Training
+from tpn.training.loop import Callbacks, Outcome
 from tpn.training.preflight import check, train_in_folder
+from tpn.training.setup import Training
 from tpn.training.warm_start import initial_weights
 from tpn.workflows.keywords import build, refuse_unknown, take, takes
 from tpn.workflows.options import TrainingDeviceOptions, TrainOptions
