@@ -3,7 +3,7 @@
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -73,7 +73,7 @@ def _built_in() -> frozenset[str]:
     )
 
 
-def _loaded(point: EntryPoint) -> Any:
+def _loaded(point: Any) -> Any:
     try:
         return point.load()
     except Exception as failure:  # another package's code, which can fail in any way
