@@ -89,52 +89,6 @@ def test_methods_say_what_they_need_of_a_backbone(method, words, tmp_path):
         tpn.train(method, out=tmp_path / "run", backbone=vectors, **OWN)
 
 
-def test_an_import_path_on_the_command_line_and_a_run_of_a_stranger(tmp_path, capsys, monkeypatch):
-    """A run folder never makes tpn import code that the user has not named."""
-    marker = tmp_path / "imported"
-    (tmp_path / "their_nets.py").write_text(
-        textwrap.dedent(f"""
-        import pathlib
-        from torch import nn
-        pathlib.Path({str(marker)!r}).write_text("yes")
-        def net(channels):
-            return nn.Sequential(nn.Flatten(), nn.Linear(channels * 784, 8))
-        """)
-    )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
-
-    def call(*arguments, **more):
-        command = [sys.executable, "-m", "tpn", *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, env={**environment, **more}, cwd=tmp_path)
-
-    tiny = [
-        "--way",
-        "3",
-        "--shot",
-        "1",
-        "--query",
-        "3",
-        "--episodes",
-        "2",
-        "--validation-episodes",
-        "2",
-        "--threads",
-        "1",
-    ]
-    run = tmp_path / "run"
-    made = call("train", "protonet", *tiny, "--backbone", "their_nets:net", "--out", run)
-    assert made.returncode == 0, made.stderr
-    assert marker.exists()
-    marker.unlink()
-    refused = call("evaluate", run, "--episodes", 2)
-    assert refused.returncode == 2
-    assert "their_nets:net" in refused.stderr
-    assert "TPN_BACKBONES" in refused.stderr
-    assert not marker.exists(), "it was imported"
-    assert call("evaluate", run, "--episodes", 2, "--backbone", "their_nets:net").returncode == 0
-    assert call("evaluate", run, "--episodes", 2, TPN_BACKBONES="other:x, their_nets:net").returncode == 0
-
-
 PACKAGE = {
     "pyproject.toml": """
         [build-system]

@@ -122,13 +122,13 @@ def test_ten_thousand_tasks_against_a_nearest_mean_in_numpy(features):
     assert result.accuracies.shape == (10_000,)
     values, labels = features
     rng, right = np.random.default_rng(1), []
-    for _ in range(2000):
+    for _ in range(600):
         classes = rng.choice(8, 5, replace=False)
         rows = np.stack([rng.choice(np.flatnonzero(labels == class_), 8, replace=False) for class_ in classes])
         means, queries = values[rows[:, :3]].mean(1), values[rows[:, 3:]].reshape(25, 32)
         nearest = ((queries[:, None] - means[None]) ** 2).sum(-1).argmin(1)
         right.append((nearest == np.repeat(np.arange(5), 5)).mean())
-    assert result.accuracy == pytest.approx(np.mean(right), abs=0.01)
+    assert result.accuracy == pytest.approx(np.mean(right), abs=0.015)
 
 
 def test_settings_of_a_head_are_keywords(features):

@@ -192,6 +192,9 @@ def test_gradients_of_several_episodes_are_the_mean_of_each(name, build, dimensi
     torch.testing.assert_close(gradients([2]), gradients([1, 1]), rtol=1e-3, atol=1e-5)
 
 
+RESUMED_DEEP = ("tpn", "maml", "tadam", "ada-resnet", "classifier-baseline")
+
+
 def train_it(name, backbone, folder, *arguments):
     settings = tiny(validate_every=4, episodes=8, episodes_per_step=2, unlabelled=2, **quick(name))
     return main(["train", name, "--backbone", backbone, "--out", str(folder), *settings, *arguments])
@@ -200,6 +203,8 @@ def train_it(name, backbone, folder, *arguments):
 def test_stopped_and_resumed_it_ends_in_the_same_run_and_loaded_it_scores_as_trained(
     name, backbone, tmp_path, drawings, monkeypatch
 ):
+    if backbone == "resnet12-16" and name not in RESUMED_DEEP:
+        pytest.skip("a residual backbone resumes as it does in the methods of other kinds")
     trained = []
     with monkeypatch.context() as patch:
         patch.setattr(setup, "build_method", lambda *args: trained.append(build_method(*args)) or trained[-1])
