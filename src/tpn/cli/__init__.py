@@ -7,7 +7,6 @@ import warnings
 from importlib import import_module
 from typing import Any
 
-from tpn.allocator import keep_freed_memory
 from tpn.errors import Interrupted, TPNError, TPNWarning
 
 COMMANDS = {
@@ -103,6 +102,8 @@ def run(name: str, arguments: list[str]) -> int:
         return 0
     if name not in COMMANDS:
         raise TPNError(f"Unknown command {name!r}: choose one of {', '.join(COMMANDS)}. See tpn --help.")
+    from tpn.allocator import keep_freed_memory  # not for --help, which answers at once
+
     keep_freed_memory()
     code: int = import_module(f"tpn.cli.{name}").main(arguments)
     return code
