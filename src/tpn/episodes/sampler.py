@@ -3,7 +3,7 @@
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float, Int64
+from jaxtyping import Float
 from torch import Tensor
 
 from tpn.episodes.task import LabelledBatch, TrainingTask
@@ -12,14 +12,6 @@ from tpn.images.split import Split
 
 Learnable: TypeAlias = TrainingTask | LabelledBatch
 """What a method learns from in one step."""
-
-
-@runtime_checkable
-class Drawn(Protocol):
-    """One draw of a sampler: rows of its split."""
-
-    @property
-    def images(self) -> Int64[np.ndarray, "node"]: ...
 
 
 @runtime_checkable
