@@ -13,6 +13,8 @@ from tpn.text import printable
 KnownLabels: TypeAlias = str | Path | Mapping[str, str] | Iterable[Any]
 DELIMITERS = ",;\t|"
 LARGEST_LIST = 2**28
+NO_LABEL = {"unlabelled", "unlabeled", "-1"}
+"""Texts in the column of labels that mean that an image has none (in small letters)."""
 
 
 class KnownLabel(NamedTuple):
