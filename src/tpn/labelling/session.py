@@ -71,7 +71,7 @@ class Session:
         return self.state.revision
 
     def snapshot(self) -> tuple[int, dict[str, int], dict[int, str]]:
-        """Return the revision, the marks (path -> number of the class) and the classes (number -> name), all at once."""
+        """Return the revision, the marks (path -> number of the class) and the names of the classes, all at once."""
         with self._lock:
             names = {number: class_.name for number, class_ in self.state.classes.items()}
             return self.state.revision, dict(self.state.marks), names
