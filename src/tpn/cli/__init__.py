@@ -11,6 +11,7 @@ from tpn.errors import Interrupted, TPNError, TPNWarning
 
 COMMANDS = {
     "label": "label the rest of a folder of images, from the labels of a few",
+    "studio": "label a folder of images in the browser, and watch the labels spread",
     "predict": "classify single images with a trained method",
     "train": "train a method by episodes, or resume a training",
     "pretrain": "pre-train a backbone on all training classes, for tpn train --init",
@@ -37,6 +38,7 @@ Try it on the drawings that ship with the package:
   tpn plot runs/first
 
 Or on your own images:
+  tpn studio photos
   tpn label photos --labels few.csv --suggest 20
 
 `tpn COMMAND --help` explains a command and all its options; `tpn --version` prints the version.

@@ -1,5 +1,6 @@
 """Labels that the rest of the folder contradicts, found by cross-validation."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,10 +38,13 @@ class Check:
     """How many of them the confidence promised."""
 
 
-def check_labels(engine: Engine, codes: np.ndarray, seed: int = 0) -> Check:
+def check_labels(
+    engine: Engine, codes: np.ndarray, seed: int = 0, goes_on: Callable[[], bool] = lambda: True
+) -> Check | None:
     """Predict each label from the others: in five parts, each left out once, the same share of every class in each.
 
-    Near-duplicates of an image are left out with it, for they would give the label away.
+    Near-duplicates of an image are left out with it, for they would give the label away. Before each part `goes_on` is
+    asked: if it says no, the result is None.
     """
     given = np.flatnonzero(codes >= 0)
     classes, sizes = np.unique(codes[given], return_counts=True)
@@ -57,6 +61,8 @@ def check_labels(engine: Engine, codes: np.ndarray, seed: int = 0) -> Check:
     checked = right = 0
     expected = 0.0
     for part in range(FOLDS):
+        if not goes_on():
+            return None
         held_out = candidates[fold == part]
         if not len(held_out):
             continue

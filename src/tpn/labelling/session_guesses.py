@@ -63,7 +63,7 @@ def label_images(
         chosen = _at_most(ranked, guesses.best[:, 0], max_per_class)[:number]
     found = as_folder_labels(folder, names, classes, codes, guesses, groups, chosen)
     check = check_labels(engine, np.where(codes == outside, -1, codes))
-    found.contradicted.extend(contradictions(check, names, classes))
+    found.contradicted.extend(contradictions(check, names, classes) if check is not None else [])
     return found
 
 
