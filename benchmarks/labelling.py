@@ -34,7 +34,7 @@ def against_scikit_learn(size: int = 20_000) -> None:
     points, truth, labels = vectors(size)
     rest = labels < 0
     models: dict[str, Callable[[], Any]] = {
-        "LabelPropagator": LabelPropagator,
+        "LabelPropagator": lambda: LabelPropagator(n_jobs=-1),
         "LabelSpreading, 30 iterations": lambda: spreading(30),
         "LabelSpreading, converged": lambda: spreading(1000),
     }
@@ -104,7 +104,7 @@ def alone(size: int) -> None:
     """Seconds, gigabytes, accuracy and the best possible one, at one size."""
     points, truth, labels = vectors(size)
     start = time.perf_counter()
-    model = LabelPropagator().fit(points, labels)
+    model = LabelPropagator(n_jobs=-1).fit(points, labels)
     seconds = time.perf_counter() - start
     rest = labels < 0
     right = float((model.transduction_[rest] == truth[rest]).mean())

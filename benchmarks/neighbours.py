@@ -26,7 +26,7 @@ def main() -> None:
 
 def compare(name: str, points: np.ndarray) -> None:
     ways: dict[str, Callable[[], np.ndarray]] = {
-        "k-means trees": lambda: Neighbours(points, K).query_self()[1],
+        "k-means trees": lambda: Neighbours(points, K, n_jobs=-1).query_self()[1],
         "faiss, 6 cells": lambda: cells(points, 6),
         "faiss, 16 cells": lambda: cells(points, 16),
     }

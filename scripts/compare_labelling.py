@@ -28,7 +28,7 @@ from tpn.images.split import Images
 from tpn.labelling.networks import EFFICIENTNET, find_network
 from tpn.labelling.suggestions import suggest
 from tpn.progress import progress
-from tpn.semi_supervised.feature_scaling import scale_features
+from tpn.semi_supervised.feature_scaling import FeatureScaler
 
 BINS = 15
 SUGGESTED = 20
@@ -82,10 +82,10 @@ def compare(name: str, features: np.ndarray, truth: np.ndarray, balanced: bool, 
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
         rows = np.arange(len(truth)) if balanced else unbalanced(truth, rng)
-        y, points = truth[rows], scale_features(features[rows])
+        y, points = truth[rows], FeatureScaler().fit_transform(features[rows])
         given = few(y, labels, rng)
         rest = given < 0
-        model = LabelPropagator().fit(points, given)
+        model = LabelPropagator(n_jobs=-1).fit(points, given)
         ours.append(accuracy(model, y, rest))
         errors.append(calibration_error(confidence(model)[rest], (model.transduction_ == y)[rest]))
         if balanced:
@@ -123,7 +123,7 @@ def strangers(points: np.ndarray, truth: np.ndarray, given: np.ndarray, rng: np.
     """If half of the classes have no label: how far confidence tells images of these apart, and what it is."""
     with_labels = rng.permutation(np.unique(truth))[: len(np.unique(truth)) // 2]
     labels = np.where(np.isin(truth, with_labels), given, -1)
-    sure = confidence(LabelPropagator().fit(points, labels))[labels < 0]
+    sure = confidence(LabelPropagator(n_jobs=-1).fit(points, labels))[labels < 0]
     known = np.isin(truth, with_labels)[labels < 0]
     return [float(roc_auc_score(known, sure)), float(sure[known].mean()), float(sure[~known].mean())]
 
@@ -165,7 +165,7 @@ def with_more(points: np.ndarray, given: np.ndarray, truth: np.ndarray, more: np
     """Accuracy, on what has no label then, with the true labels of some more images."""
     labels = given.copy()
     labels[more] = truth[more]
-    return accuracy(LabelPropagator().fit(points, labels), truth, labels < 0)
+    return accuracy(LabelPropagator(n_jobs=-1).fit(points, labels), truth, labels < 0)
 
 
 def calibration_error(sure: np.ndarray, right: np.ndarray) -> float:

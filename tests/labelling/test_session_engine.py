@@ -7,13 +7,13 @@ from tpn import LabelPropagator
 from tpn.labelling.session_checks import check_labels
 from tpn.labelling.session_engine import Engine, copy_labels
 from tpn.labelling.session_neighbours import find_neighbours, near_duplicates, nearest_labelled
-from tpn.semi_supervised.feature_scaling import scale_features
+from tpn.semi_supervised.feature_scaling import FeatureScaler
 
 
 def groups_of_points(classes=3, members=30, dimensions=40, seed=0):
     rng = np.random.default_rng(seed)
     truth = np.repeat(np.arange(classes), members)
-    return scale_features(
+    return FeatureScaler().fit_transform(
         rng.normal(0, 1, (classes, dimensions))[truth] + rng.normal(0, 0.4, (len(truth), dimensions))
     ), truth
 
@@ -74,7 +74,7 @@ def test_near_duplicates_share_a_label():
 def test_few_features_have_no_near_duplicates_but_copies():
     points = np.random.default_rng(0).normal(0, 1, (200, 3)).astype(np.float32)
     points[7] = points[3]
-    found = near_duplicates(*find_neighbours(scale_features(points), 1), 3)
+    found = near_duplicates(*find_neighbours(FeatureScaler().fit_transform(points), 1), 3)
     assert np.flatnonzero(found >= 0).tolist() == [3, 7]
 
 

@@ -72,7 +72,7 @@ class Engine:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TPNWarning)  # the caller says how many images no label reaches
             warnings.filterwarnings("ignore", "The number of unique classes is greater")  # one label of each is usual
-            if self._model is None or not hasattr(self._model, "update"):
+            if self._model is None:
                 self._model = LabelPropagator(**self.options).fit(self.points, y)
             else:
                 self._model.update(y)

@@ -3,11 +3,13 @@
 Their predictions are the prior of every point in the propagation.
 """
 
+import inspect
 import warnings
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
@@ -29,31 +31,40 @@ ROWS = 2**15
 
 @runtime_checkable
 class PriorModel(Protocol):
-    """A class model on points."""
+    """A class model on points that are centred and of a mean length of one."""
 
-    def fit(self, points: Points, labels: np.ndarray) -> "PriorModel":
-        """Fit the model; labels are indices of classes, and each class occurs."""
+    def fit(self, points: Points, labels: np.ndarray, weights: np.ndarray, start: "Any | None") -> "PriorModel":
+        """Fit the model; labels are indices of classes, each of which occurs. `start` is a model of the same kind."""
 
     def predict_proba(self, points: Points) -> np.ndarray:
         """Return the probability of each class for each point."""
 
+    def reorder(self, places: np.ndarray) -> "PriorModel | None":
+        """Return a model to start from, whose classes are those at these places or new ones (-1), if there is one."""
 
-class Standardised:
-    """A prior model on points that are centred (if they are dense) and scaled to a mean length of one."""
 
-    def __init__(self, model: PriorModel, points: Points) -> None:
-        self.model = model
-        sample = points[:: max(1, points.shape[0] // MOST_MEASURED)]
-        self.mean: Any = 0 if sparse.issparse(sample) else sample.mean(0)
-        self.length = np.asarray(np.sqrt(_squares(self._centred(sample)).mean()) or 1).astype(points.dtype)
+def build_prior_model(estimator: Any, n_classes: int, class_balance: np.ndarray | None) -> PriorModel:
+    """Build the prior model that the parameter `estimator` of LabelPropagator names."""
+    if not isinstance(estimator, str):
+        return ClassifierModel(estimator)
+    if estimator == "none":
+        return ConstantModel(np.full(n_classes, 1 / n_classes) if class_balance is None else class_balance)
+    linear = estimator == "linear" or (estimator == "auto" and n_classes <= MOST_LINEAR_CLASSES)
+    return LinearModel() if linear else PrototypeModel()
 
-    def fit(self, points: Points, labels: np.ndarray) -> "Standardised":
-        self.model.fit(self._centred(points) / self.length, labels)
-        return self
 
-    def predict_proba(self, points: Points) -> np.ndarray:
-        parts = [points[first : first + ROWS] for first in range(0, points.shape[0], ROWS)]
-        return np.concatenate([self.model.predict_proba(self._centred(part) / self.length) for part in parts])
+class Standardisation:
+    """Centres points (if they are dense) and scales them to a mean length of one."""
+
+    def __init__(self, points: Points, mass: np.ndarray | None = None) -> None:
+        step = max(1, points.shape[0] // MOST_MEASURED)
+        sample = points[::step]
+        shares = np.full(sample.shape[0], 1 / sample.shape[0]) if mass is None else mass[::step] / mass[::step].sum()
+        self.mean: Any = 0 if sparse.issparse(sample) else (shares @ sample).astype(points.dtype)
+        self.length = np.asarray(np.sqrt(shares @ _squares(self._centred(sample))) or 1).astype(points.dtype)
+
+    def __call__(self, points: Points) -> Points:
+        return self._centred(points) / self.length
 
     def _centred(self, points: Points) -> Points:
         return points if sparse.issparse(points) else points - self.mean
@@ -62,28 +73,45 @@ class Standardised:
 class LinearModel:
     """Logistic regression."""
 
-    def __init__(self) -> None:
-        self.model = LogisticRegression(C=REGULARISATION, max_iter=MOST_ITERATIONS, tol=1e-3, warm_start=True)
+    coef: np.ndarray
+    intercept: np.ndarray
 
-    def fit(self, points: Points, labels: np.ndarray) -> "LinearModel":
+    def fit(
+        self, points: Points, labels: np.ndarray, weights: np.ndarray, start: "LinearModel | None"
+    ) -> "LinearModel":
+        model = LogisticRegression(C=REGULARISATION, max_iter=MOST_ITERATIONS, tol=1e-3, warm_start=True)
+        if start is not None:
+            model.coef_, model.intercept_ = start.coef, start.intercept
+            if len(start.coef) == 2:  # one row of numbers tells two classes apart
+                model.coef_, model.intercept_ = np.diff(start.coef, axis=0), np.diff(start.intercept)
         with warnings.catch_warnings(), threads(1):  # its matrices are so small that several threads take longer
             warnings.simplefilter("ignore", ConvergenceWarning)  # good enough as a prior
-            self.model.fit(points, labels)
+            model.fit(points, labels, weights)
+        self.coef, self.intercept = model.coef_, model.intercept_
+        if len(self.coef) == 1:
+            self.coef = np.concatenate([-self.coef / 2, self.coef / 2])
+            self.intercept = np.concatenate([-self.intercept / 2, self.intercept / 2])
         return self
 
     def predict_proba(self, points: Points) -> np.ndarray:
-        scores = np.asarray(points @ self.model.coef_.T.astype(points.dtype))
-        scores += self.model.intercept_.astype(points.dtype)
-        return _softmax(np.hstack([-scores / 2, scores / 2]) if scores.shape[1] == 1 else scores)
+        scores = np.asarray(points @ self.coef.T.astype(points.dtype))
+        scores += self.intercept.astype(points.dtype)
+        return _softmax(scores)
+
+    def reorder(self, places: np.ndarray) -> "LinearModel":
+        other, new = LinearModel(), places < 0
+        other.coef, other.intercept = self.coef[places], self.intercept[places]
+        other.coef[new], other.intercept[new] = self.coef.mean(0), self.intercept.min()
+        return other
 
 
 class PrototypeModel:
     """Softmax over the cosines to the class means."""
 
-    def fit(self, points: Points, labels: np.ndarray) -> "PrototypeModel":
+    def fit(self, points: Points, labels: np.ndarray, weights: np.ndarray, start: Any | None) -> "PrototypeModel":
         number = int(labels.max()) + 1
         places = (labels, np.arange(len(labels)))
-        members = sparse.csr_array((np.ones(len(labels), points.dtype), places), shape=(number, len(labels)))
+        members = sparse.csr_array((weights.astype(points.dtype), places), shape=(number, len(labels)))
         sums = members @ points
         self.prototypes = _directions(sums.toarray() if sparse.issparse(sums) else sums)
         return self
@@ -93,6 +121,9 @@ class PrototypeModel:
         scores = np.asarray(points @ self.prototypes.T) * (TEMPERATURE / np.where(lengths > 0, lengths, 1))[:, None]
         return _softmax(scores.astype(points.dtype, copy=False))
 
+    def reorder(self, places: np.ndarray) -> None:
+        return None
+
 
 class ConstantModel:
     """The same class balance for every point."""
@@ -100,11 +131,38 @@ class ConstantModel:
     def __init__(self, class_balance: np.ndarray) -> None:
         self.class_balance = class_balance
 
-    def fit(self, points: Points, labels: np.ndarray) -> "ConstantModel":
+    def fit(self, points: Points, labels: np.ndarray, weights: np.ndarray, start: Any | None) -> "ConstantModel":
         return self
 
     def predict_proba(self, points: Points) -> np.ndarray:
         return np.tile(self.class_balance.astype(points.dtype), (points.shape[0], 1))
+
+    def reorder(self, places: np.ndarray) -> None:
+        return None
+
+
+class ClassifierModel:
+    """Any classifier of scikit-learn's kind, with `predict_proba`."""
+
+    def __init__(self, classifier: Any) -> None:
+        self.classifier = clone(classifier)
+        self._weighted = "sample_weight" in inspect.signature(self.classifier.fit).parameters
+
+    def fit(self, points: Points, labels: np.ndarray, weights: np.ndarray, start: Any | None) -> "ClassifierModel":
+        self.classifier.fit(points, labels, **({"sample_weight": weights} if self._weighted else {}))
+        self._number = int(labels.max()) + 1
+        return self
+
+    def predict_proba(self, points: Points) -> np.ndarray:
+        found = np.asarray(self.classifier.predict_proba(points), points.dtype)
+        if found.shape[1] == self._number:
+            return found
+        probabilities = np.zeros((points.shape[0], self._number), points.dtype)
+        probabilities[:, self.classifier.classes_] = found
+        return probabilities
+
+    def reorder(self, places: np.ndarray) -> None:
+        return None
 
 
 def _softmax(scores: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ from tpn.labelling.session_map import lay_out
 from tpn.labelling.session_neighbours import find_neighbours, near_duplicates
 from tpn.labelling.session_state import NONE, SKIP
 from tpn.labelling.suggestions import doubts, suggest
-from tpn.semi_supervised.feature_scaling import scale_features
+from tpn.semi_supervised.feature_scaling import FeatureScaler
 from tpn.studio_server.embedding_worker import EmbeddingWorker
 
 NONE_CODE = 2**14
@@ -126,17 +126,17 @@ class GuessWorker:
         rows = np.flatnonzero(self.feed.ready)
         if len(rows) < 3:
             return
-        self.points = scale_features(self.feed.features[rows])
+        self.points = FeatureScaler().fit_transform(self.feed.features[rows])
         self.rows = rows
         groups = None
         if self.feed.finished:
-            squares, self._neighbours = find_neighbours(self.points, self._n_jobs)
+            squares, self._neighbours = find_neighbours(self.points, self._n_jobs or -1)
             groups = near_duplicates(squares, self._neighbours, self.points.shape[1])
             everywhere = np.full(self.number, -1, np.int32)
             everywhere[rows] = groups
             self.groups = everywhere
             self._tell(kind="groups")
-        self._engine = Engine(self.points, {"n_jobs": self._n_jobs}, groups)
+        self._engine = Engine(self.points, {"n_jobs": self._n_jobs or -1}, groups)
 
     def _suggest(self, guesses: Guesses | None, free: np.ndarray) -> np.ndarray:
         assert self.points is not None

@@ -73,7 +73,7 @@ def label_folder(folder: str | Path, *, progress: bool = True, **options: Any) -
         from tpn.labelling.labelled_folder import find_images, read_known_labels
         from tpn.labelling.networks import check_learned_scales, find_network
         from tpn.labelling.session_guesses import label_images
-        from tpn.semi_supervised.feature_scaling import scale_features
+        from tpn.semi_supervised.feature_scaling import FeatureScaler
         from tpn.training.device import computing
 
         with computing(settings.threads, settings.device) as device:
@@ -101,13 +101,13 @@ def label_folder(folder: str | Path, *, progress: bool = True, **options: Any) -
                 "alpha": settings.alpha,
                 "rounds": settings.rounds,
                 "class_prior": "estimated" if settings.class_prior == "estimated" else None,
-                "n_jobs": settings.threads,
+                "n_jobs": settings.threads or -1,
             }
             if settings.length_scale == "learned":
                 # a TPN divides features by its length scales: W = exp(-d²/2D) of them is its equation (2)
                 points, parameters["length_scale"] = features, (2 * features.shape[1]) ** 0.5
             else:
-                points = scale_features(features)
+                points = FeatureScaler().fit_transform(features)
 
             labels = {name: images.labels[name] for name in names if name in images.labels}
             classes = set(labels.values()) | ({"none of the classes"} if none & set(names) else set())

@@ -40,10 +40,12 @@ export function show(view) {
   store.view = view;
   store.selection.clear();
   store.reversed = false;
+  store.touched = false;
   store.focus = -1;
+  place = new Map();
   scroller.scrollTop = 0;
   refresh();
-  if (store.order.length) focus(store.order[0]);
+  if (store.order.length && view.kind !== "next") focus(store.order[0]);
   emit("view");
 }
 
@@ -53,6 +55,10 @@ export function refresh() {
   const old = place.get(store.focus), top = scroller.scrollTop;
   const before = new Map([...tiles].map(([image, element]) => [image, element.style.transform]));
   store.order = computeOrder();
+  if (store.view.kind === "next" && !store.touched && store.order.length && store.focus !== store.order[0]) {
+    store.focus = store.order[0];
+    emit("focus");
+  }
   place = new Map();
   for (let at = 0; at < store.order.length; at++) place.set(store.order[at], at);
   if (old !== undefined && !place.has(store.focus)) {
@@ -193,6 +199,7 @@ export function redraw() { draw(true); }
 
 export function focus(image, extend = false) {
   if (image === undefined || image < 0) return;
+  store.touched = true;
   if (extend && store.anchor >= 0 && place.has(store.anchor)) {
     const [from, to] = [place.get(store.anchor), place.get(image)].sort((a, b) => a - b);
     store.selection = new Set(store.order.subarray(from, to + 1));

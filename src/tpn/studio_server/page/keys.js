@@ -37,7 +37,7 @@ function advance(images) {
     const isNext = store.view.kind === "next" || store.view.kind === "doubtful" || store.view.kind === "unfamiliar";
     const after = store.order[Math.min(at + 1, store.order.length - 1)];
     if (images.length === 1 && after !== undefined) focus(after);
-    if (isNext) refresh();
+    if (isNext) { refresh(); reveal(store.focus); }
   }
   redraw();
   emit("selection");
@@ -68,6 +68,7 @@ function onKey(event) {
     else if (key === "a") { event.preventDefault(); store.selection = new Set(store.order); redraw(); emit("selection"); }
     return;
   }
+  store.touched = true;
   if (typing || event.altKey || command) {
     if (event.key === "Escape" && event.target.id === "search") { byId("search").value = ""; store.search = ""; refresh(); byId("scroller").focus(); }
     return;

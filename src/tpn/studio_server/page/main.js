@@ -26,7 +26,7 @@ const groups = newest(loadGroups), map = newest(loadMap);
 let lost = false, lastProgress = 0;
 
 function onEvent(event) {
-  if (lost) { lost = false; banner(""); state(); arrays(); next(); groups(); map(); }
+  if (lost) { lost = false; store.version = 0; banner(""); state(); arrays(); next(); groups(); map(); }
   if (event.kind === "hello" || event.kind === "progress") {
     showProgress(event);
     const now = performance.now();

@@ -9,7 +9,7 @@ export const store = {
   mark: new Int16Array(0), best: [], conf: new Uint16Array(0), prob: [], fam: new Uint8Array(0), flags: new Uint8Array(0),
   version: 0, guessRevision: 0, next: [], groups: null, map: null,
   selection: new Set(), focus: -1, anchor: -1,
-  view: { kind: "next" }, order: new Int32Array(0), search: "", reversed: false, lasso: [],
+  view: { kind: "next" }, order: new Int32Array(0), search: "", touched: false, reversed: false, lasso: [],
 };
 
 const listeners = new Map();
@@ -29,7 +29,7 @@ export async function loadNames() {
 export async function loadArrays() {
   const buffer = await getBuffer("/api/arrays");
   const [n, version, guessRevision] = new Uint32Array(buffer, 0, 4);
-  if (n !== store.n || version < store.version) return;
+  if (n !== store.n || version < store.version) return; // an older answer
   let at = 16;
   const take = (kind, count) => { const part = new kind(buffer, at, count); at += part.byteLength; return part; };
   const before = { best: store.best[0], conf: store.conf, version: store.version };

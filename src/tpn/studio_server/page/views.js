@@ -59,7 +59,9 @@ export function computeOrder() {
   const { kind, number } = store.view;
   let order;
   if (kind === "next") {
-    const first = store.next.filter(isOpen), taken = new Set(first);
+    // the picture that one looks at stays the first until it has a label
+    const kept = store.touched && store.focus >= 0 && isOpen(store.focus) ? [store.focus] : [];
+    const first = [...kept, ...store.next.filter((i) => isOpen(i) && i !== kept[0])], taken = new Set(first);
     const rest = sorted(pick((i) => isOpen(i) && !taken.has(i)), margin);
     order = Int32Array.from([...first, ...rest]);
   } else if (kind === "class") {

@@ -1,0 +1,182 @@
+"""Transduction: prior model and graph in turns, from a few labels to class probabilities of all nodes.
+
+What a change of the labels does not touch is kept: the graph, and for each round the weights of the prior model and the
+solution, from which the next call starts.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from tpn.semi_supervised import postprocessing as post
+from tpn.semi_supervised.conjugate_gradients import SparsePropagation
+from tpn.semi_supervised.neighbours import Points
+from tpn.semi_supervised.prior_models import ROWS, PriorModel, Standardisation
+from tpn.semi_supervised.sparse_graph import Graph
+from tpn.semi_supervised.threads import threads
+
+MOST_PSEUDO_LABELS = 5_000
+"""The most pseudo-labelled points that the prior model is refitted on."""
+ROUGH_TOLERANCE = 1e-2
+"""The tolerance of all rounds but the last."""
+WALK_CONTINUATION = 0.9
+"""The probability of each further step of the random walks behind `familiarity_`."""
+MOST_KEPT = 2**28
+"""The most numbers that are kept of the rounds before the last."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the estimator's parameters say about the propagation."""
+
+    alpha: float
+    rounds: int
+    tol: float
+    max_iter: int
+    workers: int
+    correct_balance: bool
+    class_balance: np.ndarray | None
+    """The class balance, where it is known."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """What a round ended with."""
+
+    model: PriorModel
+    propagated: np.ndarray | None
+    """Scores of each node; None if they were too many to keep."""
+    factors: np.ndarray
+    """Factors of the classes, for their balance."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """Class probabilities of all nodes, and what they came from."""
+
+    rounds: list[Round]
+    propagated: np.ndarray
+    probabilities: np.ndarray
+    labelled: np.ndarray
+    walks: np.ndarray
+    """How often random walks from each node reach a labelled one."""
+    iterations: int
+    converged: bool
+
+    @property
+    def last(self) -> Round:
+        return self.rounds[-1]
+
+    def reorder(self, places: np.ndarray) -> "Result":
+        """Return what to start from if the classes are those at these places now, or new ones (-1)."""
+        rounds = []
+        for one in self.rounds:
+            propagated = None if one.propagated is None else _columns(one.propagated, places)
+            factors = np.where(places < 0, 1, one.factors[places])
+            rounds.append(Round(one.model.reorder(places) or one.model, propagated, factors))
+        return Result(rounds, self.propagated, self.probabilities, self.labelled, self.walks, 0, True)
+
+
+class Transduction:
+    """Alternates between the prior model and the graph."""
+
+    def __init__(self, graph: Graph, points: Points, mass: np.ndarray | None, workers: int) -> None:
+        self.graph, self.points, self.mass, self.workers = graph, points, mass, workers
+        self.standardise = Standardisation(points, mass) if points.shape[1] else None
+
+    def run(
+        self,
+        labels: sparse.csr_array,
+        settings: Settings,
+        build_model: Callable[[], PriorModel],
+        previous: Result | None = None,
+    ) -> Result:
+        """Propagate labels, given as the weight of each class in the labels of each node.
+
+        If there is a previous result for the same classes, each round starts from what it was there.
+        """
+        number, n_classes = labels.shape
+        weight = np.asarray(labels.sum(1)).ravel()
+        labelled = weight > 0
+        known = (labels[np.flatnonzero(labelled)].toarray() / weight[labelled, None]).astype(self.graph.S.dtype)
+        pairs = labels.tocoo()
+        fitted, codes, weights = pairs.coords[0], pairs.coords[1], pairs.data
+        system = SparsePropagation(self.graph, labelled, settings.workers)
+        mass = None if self.mass is None else self.mass[~labelled]
+        count = 1 if labelled.all() else settings.rounds + 1
+        rounds: list[Round] = []
+        for turn in range(count):
+            before = previous.rounds[turn] if previous is not None and turn < len(previous.rounds) else None
+            earlier = before or (rounds[-1] if rounds else None)
+            model = self._fit(build_model(), fitted, codes, weights, earlier.model if earlier else None)
+            tol = settings.tol if turn == count - 1 else max(settings.tol, ROUGH_TOLERANCE)
+            solution = system.solve(
+                known,
+                self.prior(model),
+                settings.alpha,
+                tol,
+                settings.max_iter,
+                earlier.propagated if earlier else None,
+            )
+            factors = np.ones(n_classes)
+            if settings.correct_balance:
+                start = before.factors if before else None
+                factors = post.class_balance_factors(
+                    solution.values[~labelled], float(weight.sum()), settings.class_balance, mass, start
+                )
+            rounds.append(Round(model, solution.values, factors))
+            scores = post.balance_classes(solution.values, factors)
+            if turn < count - 1:
+                confident = post.most_confident(scores, ~labelled, MOST_PSEUDO_LABELS)
+                fitted = np.concatenate([pairs.coords[0], confident])
+                codes = np.concatenate([pairs.coords[1], scores[confident].argmax(1)])
+                extra = np.ones(len(confident)) if self.mass is None else self.mass[confident]
+                weights = np.concatenate([pairs.data, extra])
+        probabilities = post.sharpen(scores)
+        probabilities[labelled] = known
+        walks = system.solve(
+            np.ones_like(known[:, :1]),
+            np.zeros((number, 1), known.dtype),
+            WALK_CONTINUATION,
+            ROUGH_TOLERANCE,
+            start=None if previous is None else previous.walks[:, None],
+        )
+        if sum(one.propagated.size for one in rounds[:-1] if one.propagated is not None) > MOST_KEPT:
+            rounds[:-1] = [Round(one.model, None, one.factors) for one in rounds[:-1]]
+        return Result(
+            rounds,
+            solution.values,
+            probabilities,
+            labelled,
+            walks.values.ravel(),
+            solution.iterations,
+            solution.converged,
+        )
+
+    def _fit(
+        self, model: PriorModel, fitted: np.ndarray, codes: np.ndarray, weights: np.ndarray, start: PriorModel | None
+    ) -> PriorModel:
+        points = self.points[fitted]
+        return model.fit(self.standardise(points) if self.standardise else points, codes, weights, start)
+
+    def prior(self, model: PriorModel, points: Points | None = None) -> np.ndarray:
+        """Return the class probabilities that a prior model predicts for points, by default for all nodes."""
+        points = self.points if points is None else points
+
+        def predict(first: int) -> np.ndarray:
+            some = points[first : first + ROWS]
+            return model.predict_proba(self.standardise(some) if self.standardise else some)
+
+        with threads(self.workers) as run:
+            parts = list(run(predict, range(0, points.shape[0], ROWS)))
+        return np.concatenate(parts) if len(parts) != 1 else parts[0]
+
+
+def _columns(values: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Return the columns at these places; the mean of all for new ones (-1)."""
+    columns: np.ndarray = values[:, places]
+    if (new := places < 0).any():
+        columns[:, new] = 1 / len(places)
+    return columns
