@@ -62,9 +62,10 @@ def lay_out(
             move += away * (1 / ((0.01 + square) * (1 + square)))[:, None] * (2 / REPELLED)
         np.clip(move, -LARGEST_STEP, LARGEST_STEP, out=move)
         place += move * (1 - epoch / epochs)
-    place -= np.median(place, axis=0)
-    extent = np.quantile(np.abs(place), 0.995) or 1.0
-    return np.asarray(np.clip(place / extent, -1.05, 1.05), np.float32)
+    low, high = np.quantile(place, [0.005, 0.995], axis=0)
+    place -= (low + high) / 2
+    place /= np.maximum((high - low) / 2, 1e-9)
+    return np.asarray(np.clip(place, -1.05, 1.05), np.float32)
 
 
 def _principal(points: np.ndarray) -> np.ndarray:

@@ -27,7 +27,7 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
 }
 ENTER = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/">
-<title>tpn studio</title></head><body></body></html>"""
+<link rel="icon" href="data:,"><title>tpn studio</title></head><body></body></html>"""
 """Leads to the page from inside: a redirect of another site's link would come without the strict cookie."""
 NO_TOKEN = "This page needs the address with the token that `tpn studio` has printed: open that one.\n"
 

@@ -7,7 +7,7 @@ import { VIEWS, computeOrder, title } from "/page/views.js";
 const GAP = 10, CAPTION = 34, SETTLE = 70, MOST_MOVED = 240;
 const tiles = new Map(); // picture -> element
 const spare = [];
-let scroller, canvas, columns = 1, tile = 132, width = 0, settled = true, timer = 0, place = new Map();
+let scroller, canvas, columns = 1, tile = 132, wish = 132, width = 0, settled = true, timer = 0, place = new Map();
 
 export const columnCount = () => columns;
 export const pageRows = () => Math.max(1, Math.floor(scroller.clientHeight / rowHeight()) - 1);
@@ -17,9 +17,9 @@ export function startGrid() {
   scroller = document.getElementById("scroller");
   canvas = document.getElementById("canvas");
   const size = document.getElementById("size");
-  tile = Number(readSetting("tile")) || (innerWidth > 2000 ? 168 : 132);
-  size.value = tile;
-  size.addEventListener("input", () => { tile = Number(size.value); saveSetting("tile", tile); layout(); });
+  wish = Number(readSetting("tile")) || (innerWidth > 2000 ? 168 : 132);
+  size.value = wish;
+  size.addEventListener("input", () => { wish = Number(size.value); saveSetting("tile", wish); layout(); });
   scroller.addEventListener("scroll", () => {
     settled = false;
     clearTimeout(timer);
@@ -96,7 +96,8 @@ function emptyText() {
 
 function layout() {
   width = scroller.clientWidth - 2 * GAP;
-  columns = Math.max(1, Math.floor((width + GAP) / (tile + GAP)));
+  columns = Math.max(1, Math.floor((width + GAP) / (wish + GAP)));
+  tile = Math.max(60, Math.floor((width + GAP) / columns) - GAP); // as wide as the columns allow
   canvas.style.height = `${Math.ceil(store.order.length / columns) * rowHeight() + GAP}px`;
   draw(true);
 }

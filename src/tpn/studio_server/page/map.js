@@ -75,8 +75,8 @@ function upload() {
 function request() { if (!asked && visible) { asked = true; requestAnimationFrame(paint); } }
 
 function aspect() {
-  const w = canvas.width, h = canvas.height, side = Math.min(w, h);
-  return [(view.zoom * side) / w, (view.zoom * side) / h];
+  const w = canvas.width, h = canvas.height, short = Math.min(w, h);
+  return [view.zoom * Math.min(1, (1.7 * short) / w), view.zoom * Math.min(1, (1.7 * short) / h)];
 }
 
 function paint() {
