@@ -31,7 +31,8 @@ def make_page(labels: FolderLabels) -> str:
     place = {path: index for index, path in enumerate(labels.paths)}
     contradicted = labels.contradicted[:MOST_OF_A_CLASS]
     doubted = [place[path] for path, *_ in contradicted]
-    wanted = sorted({int(index) for indices in [*examples.values(), labels.suggested, doubted] for index in indices})
+    shown = [*examples.values(), labels.suggested, np.array(doubted, int)]
+    wanted = sorted({int(index) for indices in shown for index in indices})
     thumbnails = _thumbnails(labels, wanted)
     counts = f"{counted(len(labels.paths), 'images')}, {counted(len(labels.classes), 'classes')}"
     return TEMPLATES.get_template("page.html").render(
@@ -64,7 +65,7 @@ def choose_examples(labels: FolderLabels, class_: int) -> np.ndarray:
     others = order[~labels.given[order]]
     room = min(room - len(given), len(others))
     if room == 0:
-        return given
+        return np.asarray(given)
     tail = len(others) - (2 * room) // 3 if room < len(others) else 0
     spread = np.linspace(0, tail, room - (len(others) - tail), endpoint=False).astype(int)
     return np.concatenate([given, others[spread], others[tail:]])

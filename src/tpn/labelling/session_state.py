@@ -114,12 +114,17 @@ class SessionState:
                 if any(class_.name == name for class_ in self.classes.values()):
                     mark: int | None = self.find(name)
                 else:
-                    mark, undo = self._add(name)
-                    undos.append(undo)
+                    mark, remove = self._add(name)
+                    undos.append(remove)
             else:
                 mark = MARKS.get(change["to"])
             undos.append(self._mark(change["paths"], mark))
-        return lambda: [undo() for undo in reversed(undos)] and None
+
+        def undo_all() -> None:
+            for undo in reversed(undos):
+                undo()
+
+        return undo_all
 
     def _mark(self, paths: Iterable[str], mark: int | None) -> Undo:
         before = {path: self.marks.get(path) for path in paths}
@@ -191,11 +196,11 @@ class SessionState:
             raise TPNError(f"There is a class {name!r} already: merge the two instead.")
 
 
-def class_name(name: Any) -> str:
+def class_name(given: Any) -> str:
     """Return the name of a class without spaces around it; refuse what cannot be one."""
-    if not isinstance(name, str):
-        raise TPNError(f"The name of a class must be text, not {name!r}.")
-    name = unicodedata.normalize("NFC", name.strip())
+    if not isinstance(given, str):
+        raise TPNError(f"The name of a class must be text, not {given!r}.")
+    name: str = unicodedata.normalize("NFC", given.strip())
     if not name or len(name) > LONGEST_NAME or not all(mark.isprintable() for mark in name):
         raise TPNError(f"The name of a class must have 1 to {LONGEST_NAME} printable characters.")
     if name.lower() in NO_LABEL:
@@ -209,7 +214,7 @@ def check_colour(colour: Any) -> str:
         raise TPNError(f"A colour must be as #rrggbb, not {colour!r}.")
     if colour and any(digit not in "0123456789abcdef" for digit in colour[1:].lower()):
         raise TPNError(f"A colour must be as #rrggbb, not {colour!r}.")
-    return colour.lower()
+    return str(colour).lower()
 
 
 def _check_change(change: Any) -> dict[str, Any]:
