@@ -3,30 +3,15 @@
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int64
-from torch import Tensor, nn
+from torch import Tensor
 
 from tpn.episodes.task import Task
 from tpn.methods._classifier_training import ClassifierTraining
 from tpn.methods._config import PretrainingConfig
+from tpn.methods._cosine_classifier import SCALE, CosineClassifier
 from tpn.methods._method import Dimensions, Info
 from tpn.methods._prototypes import class_means, memberships
 from tpn.methods._registry import register_method
-
-SCALE = 10.0
-"""The factor of the cosines; where it is learned, its initial value."""
-
-
-class CosineClassifier(nn.Linear):
-    """Gidaris and Komodakis, "Dynamic Few-Shot Visual Learning without Forgetting", CVPR 2018: the score of a class is
-    the cosine between the features and the weights of the class, times a learned factor."""
-
-    def __init__(self, features: int, classes: int) -> None:
-        super().__init__(features, classes, bias=False)
-        self.scale = nn.Parameter(torch.tensor(SCALE))
-
-    def forward(self, features: Float[Tensor, "*image feature"]) -> Float[Tensor, "*image class"]:
-        cosines: Tensor = F.normalize(features, dim=-1) @ F.normalize(self.weight, dim=-1).T
-        return self.scale * cosines
 
 
 def neighbourhood_loss(features: Float[Tensor, "image feature"], classes: Int64[Tensor, "image"]) -> Float[Tensor, ""]:
