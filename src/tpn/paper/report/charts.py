@@ -71,7 +71,7 @@ def draw_learning_curves(trainings: dict[str, dict[str, Any]]) -> Figure:
     rows = -(-len(panels) // PANELS_IN_A_ROW)
     across = min(len(panels), PANELS_IN_A_ROW)
     figure = new_figure(max(6.0, 3.2 * across), 0.6 + 2.6 * rows)
-    grid = figure.subplots(rows, across, squeeze=False)
+    grid = figure.subplots(rows, across, squeeze=False, sharey=True)
     drawn = {}
     for axes, ((way, shot), results) in zip(grid.flat, sorted(panels.items()), strict=False):
         for result in results:
