@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tpn.paper.budget import BUDGETS
-from tpn.paper.report.charts import draw_learning_curves, draw_lines, image
+from tpn.paper.report.charts import draw_against_paper, draw_learning_curves, draw_lines, image
 from tpn.paper.report.document import Command, Document, Grid, Heading, Paragraph, Part
 from tpn.paper.report.numbers import UNTRAINED, is_untrained, main_table, paired_table, reference, solver_table
 from tpn.paper.report.report import NAMES, Report
@@ -17,6 +17,9 @@ def compose(report: Report) -> Document:
     if experiment.figure is not None:
         drawn = draw_lines(experiment, report.results, report.same_data)
         parts.append(image(f"{report.name}-figure", f"{experiment.title}, on {report.data_title}", drawn))
+    elif report.same_data and len(experiment.rows) > 1 and any(report.results.cells.values()):
+        drawn = draw_against_paper(experiment, report.results)
+        parts.append(image(f"{report.name}-paper", f"{experiment.title}: ours and the paper's", drawn))
     if report.results.timings:
         parts += [Heading("Time"), solver_table(report), Paragraph(solver_key(report))]
     if (differences := paired_table(report)) is not None:
