@@ -60,10 +60,8 @@ def opened_page(playwright: Any, url: str) -> Any:
     browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
     page = browser.new_page(viewport={"width": 1280, "height": 800})
     page.goto(url)
+    page.wait_for_selector(".tile", timeout=300_000)
     return page
-
-
-READY = "!!(window.studio && studio.state && studio.order.length)"
 
 
 def latency(url: str, truth: np.ndarray, labels: int) -> None:
@@ -72,7 +70,6 @@ def latency(url: str, truth: np.ndarray, labels: int) -> None:
 
     with sync_playwright() as playwright:
         page = opened_page(playwright, url)
-        until(page, READY)
         until(page, "studio.next.length > 0 && studio.state.map", 380)
         times = []
         for number in range(labels):
@@ -100,7 +97,6 @@ def scroll(url: str, seconds: float = 8.0) -> None:
 
     with sync_playwright() as playwright:
         page = opened_page(playwright, url)
-        until(page, READY, 300)
         page.locator("[data-view=all]").click()
         page.evaluate(SCROLL, seconds * 1000)
         time.sleep(seconds + 1)

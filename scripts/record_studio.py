@@ -84,7 +84,7 @@ def record(url: str, truth: dict[str, str], out: Path) -> None:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")
         page.goto(url)
-        until(page, "!!(window.studio && studio.state && studio.order.length)")
+        page.wait_for_selector(".tile", timeout=120_000)
         until(page, "studio.state.progress.done === studio.state.progress.total && studio.next.length > 0")
         time.sleep(2)
         film = Film(page)

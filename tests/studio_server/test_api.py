@@ -254,7 +254,7 @@ def test_no_acknowledged_action_is_lost_when_the_server_is_killed(tmp_path):
     np.save(tmp_path / "features.npy", np.random.default_rng(0).normal(0, 1, (10, 40)))
     rng = np.random.default_rng(1)
     confirmed = 0
-    for turn in range(3):
+    for turn in range(2):
         command = [
             sys.executable,
             "-m",

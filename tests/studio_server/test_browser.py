@@ -40,7 +40,7 @@ class Page:
         page.on("pageerror", lambda error: self.messages.append(str(error)))
         page.on("request", lambda request: self.requests.append(request.url))
         page.goto(url)
-        until(lambda: page.evaluate("!!(window.studio && studio.state && studio.order.length)"))
+        page.wait_for_selector(".tile")  # after the page that exchanges the token
         return page
 
     def ask(self, script, page=None):
@@ -122,7 +122,7 @@ def test_correct_undo_redo_reload(page):
     page.press("Control+Shift+z")
     page.until(f"(studio.state.classes.find((c) => c.number === studio.mark[{image}]) || {{}}).name === 'right'")
     page.page.reload()
-    page.until("!!(window.studio && studio.state && studio.order.length)")
+    page.page.wait_for_selector(".tile")
     assert page.ask(f"studio.state.classes.find((c) => c.number === studio.mark[{image}]).name") == "right"
     page.page.locator("[data-view=labelled]").click()
     page.press("Delete")

@@ -1,17 +1,23 @@
-"""Embedding in the background: features arrive in chunks, while images are looked at and labelled."""
+"""Embedding in the background: features arrive in chunks, while images are looked at and labelled.
+
+torch is loaded in the thread: the page shows the first images before that.
+"""
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from tpn.errors import TPNError
 from tpn.images.dataset_index import Problems
-from tpn.labelling.embedding import embed
-from tpn.labelling.networks import LazyNetwork, Network, find_network
 from tpn.progress import showing
+
+if TYPE_CHECKING:
+    from tpn.labelling.networks import LazyNetwork
 
 CHUNK = 128
 
@@ -52,6 +58,10 @@ class EmbeddingWorker:
 
     def _run(self) -> None:
         try:
+            import torch
+
+            from tpn.labelling.networks import find_network
+
             with showing(False):
                 network = _loaded_once(find_network(self.backbone, torch.device("cpu")))
                 for start in range(0, len(self.names), CHUNK):
@@ -65,7 +75,11 @@ class EmbeddingWorker:
             self.error = f"Embedding has stopped: {failure!r}."
         self._changed()
 
-    def _embed(self, network: LazyNetwork, start: int) -> None:
+    def _embed(self, network: "LazyNetwork", start: int) -> None:
+        import torch
+
+        from tpn.labelling.embedding import embed
+
         names = self.names[start : start + CHUNK]
         problems = Problems()
         try:
@@ -86,13 +100,6 @@ class EmbeddingWorker:
         self.done = start + len(names)
 
 
-def _loaded_once(network: LazyNetwork) -> LazyNetwork:
+def _loaded_once(network: "LazyNetwork") -> "LazyNetwork":
     """Keep the network between chunks."""
-    known: list[Network] = []
-
-    def load() -> Network:
-        if not known:
-            known.append(network.load())
-        return known[0]
-
-    return LazyNetwork(network.key, load)
+    return replace(network, load=cache(network.load))
