@@ -8,7 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tpn.errors import TPNError, TPNWarning
+from tpn.files import check_target
 from tpn.labelling.folder_labels import FolderLabels
 from tpn.labelling.label_lists import label_files
 from tpn.progress import showing
@@ -65,6 +68,7 @@ def label_folder(folder: str | Path, *, progress: bool = True, **options: Any) -
         own_features = settings.features if isinstance(settings.features, str | Path) else None
         read = [*(label_files(settings.labels) or ()), *([Path(own_features)] if own_features is not None else [])]
         outputs.check(read, settings.force)
+        check_saving(settings)
 
         # torch, which these need, is loaded only now: what was refused above was refused at once
         from tpn.images.store_cache import cache_folder
@@ -72,6 +76,7 @@ def label_folder(folder: str | Path, *, progress: bool = True, **options: Any) -
         from tpn.labelling.features import read_features
         from tpn.labelling.labelled_folder import find_images, read_known_labels
         from tpn.labelling.networks import check_learned_scales, find_network
+        from tpn.labelling.saved_labelling import Labelling
         from tpn.labelling.session_guesses import label_images
         from tpn.semi_supervised.feature_scaling import FeatureScaler
         from tpn.training.device import computing
@@ -87,12 +92,13 @@ def label_folder(folder: str | Path, *, progress: bool = True, **options: Any) -
                 check_learned_scales(settings.backbone if settings.features is None else "")
 
             if settings.features is not None:
-                backbone = str(own_features) if own_features is not None else "features"
+                backbone, key = str(own_features) if own_features is not None else "features", ""
                 names, features = images.names, read_features(settings.features, len(images.names))
             else:
                 backbone, network = settings.backbone, find_network(settings.backbone, device)
                 cache = cache_folder(settings.cache)
                 names, features = embed(images.path, images.names, network, cache, device, images.problems)
+                key = network.key
             for sentence in images.problems.sentences:
                 warnings.warn(sentence, TPNWarning, stacklevel=2)
 
@@ -133,8 +139,22 @@ def label_folder(folder: str | Path, *, progress: bool = True, **options: Any) -
                 backbone=backbone,
                 files=outputs.files,
             )
+            if settings.save is not None:
+                given = np.where(found.given, found.predicted, -1)
+                del parameters["n_jobs"]
+                Labelling(features, given, found.classes, backbone, key, parameters).save(settings.save)
             outputs.write(found)
     return replace(found, seconds=time.perf_counter() - start)
+
+
+def check_saving(settings: LabelOptions) -> None:
+    """Refuse to save what could not be applied to new images, or a file that exists."""
+    if settings.save is None:
+        return
+    if settings.features is not None or settings.length_scale == "learned":
+        raise TPNError("--save needs features of a network (--backbone) and --length-scale local.")
+    if check_target(settings.save).exists() and not settings.force:
+        raise TPNError(f"{settings.save} exists: choose another --save, or replace it with --force.")
 
 
 @contextmanager

@@ -57,6 +57,8 @@ class LabelOptions(DeviceOptions, CacheOptions, SessionOptions):
     export: Annotated[tuple[str, ...], arg(metavar="FORMAT:PATH ...")] = ()
     """Also write the labels for other tools: csv:FILE, folders:DIR, links:DIR, imagefolder:DIR (Hugging Face),
     coco:FILE, label-studio:FILE, fiftyone:DIR."""
+    save: Path | None = None
+    """Save the labelling (features, labels, settings) for new images: tpn predict --labelling FILE NEW ..."""
     min_confidence: float = 0.0
     """Leave images without a label whose confidence is below this (0 to 1): doubtful ones, and those of no class."""
     suggest: int = 0

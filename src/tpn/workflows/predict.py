@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -21,6 +21,9 @@ from tpn.text import printable
 from tpn.training.device import computing
 from tpn.workflows.keywords import build, refuse_unknown, takes
 from tpn.workflows.options import DeviceOptions
+
+if TYPE_CHECKING:
+    from tpn.labelling.saved_labelling import Labelling
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
@@ -64,26 +67,30 @@ class Predictions(Result):
 
 @takes(DeviceOptions)
 def predict(
-    run: PathLike,
+    run: PathLike | None,
     files: Sequence[PathLike],
-    support: PathLike | Mapping[str, Sequence[PathLike]],
+    support: PathLike | Mapping[str, Sequence[PathLike]] | None = None,
     *,
+    labelling: PathLike | None = None,
     progress: bool = True,
     **options: Any,
 ) -> Predictions:
-    """Classify images with a trained method, given a few labelled ones of each class.
+    """Classify images with a trained method, given a few labelled ones of each class; or by a labelling.
 
     The classes need not be those of training. A transductive method uses all images at once: more images make a better
     graph.
 
     Parameters
     ----------
-    run : path
-        A run folder; or mini-conv4, whose weights ship with tpn.
+    run : path or None
+        A run folder; or mini-conv4, whose weights ship with tpn. None: the network and the label propagation of
+        `label_folder`, which are the best for photographs.
     files : sequence of paths
         The images to classify.
     support : path or mapping
         The labelled images: a folder with a sub-folder for each class, or class -> paths.
+    labelling : path
+        A labelling that `label_folder(save=...)` wrote, instead of `run` and `support`.
     progress : bool, default=True
         Show progress.
     {options}
@@ -100,6 +107,11 @@ def predict(
         files = [files]
     if not files:
         raise TPNError("There is nothing to classify: name at least one image.")
+    if (support is None) == (labelling is None) or (labelling is not None and run is not None):
+        raise TPNError("Name either the labelled images (--support) or a saved labelling (--labelling), without a run.")
+    if run is None:
+        return predict_by_labelling(files, support, labelling, progress, where)
+    assert support is not None
     with showing(progress), computing(where.threads, where.device) as device:
         found = find_run(run)
         config = found.read_config()
@@ -127,6 +139,51 @@ def predict(
         confidence=probabilities.max(1),
         probabilities=probabilities,
     )
+
+
+def predict_by_labelling(
+    files: Sequence[PathLike],
+    support: PathLike | Mapping[str, Sequence[PathLike]] | None,
+    saved: PathLike | None,
+    progress: bool,
+    where: DeviceOptions,
+) -> Predictions:
+    """Classify images as `label_folder` would: by a saved labelling, or from labelled images."""
+    from tpn.images.store_cache import cache_folder
+    from tpn.labelling.saved_labelling import load_labelling
+
+    cache = cache_folder(None)
+    with showing(progress), computing(where.threads, where.device) as device:
+        known = load_labelling(Path(saved)) if saved is not None else _label_support(support, cache, device)
+        paths, probabilities, confidence = known.predict([Path(file) for file in files], cache, device)
+    best = probabilities.argmax(1)
+    return Predictions(
+        method=known.backbone,
+        transduction="yes",
+        classes=known.classes,
+        paths=[str(path) for path in paths],
+        labels=[known.classes[index] for index in best],
+        confidence=confidence,
+        probabilities=probabilities,
+    )
+
+
+def _label_support(support: Any, cache: Path, device: torch.device) -> "Labelling":
+    """Embed the labelled images by the network that `label_folder` takes."""
+    from tpn.images.dataset_index import Problems
+    from tpn.labelling.embedding import embed
+    from tpn.labelling.networks import EFFICIENTNET, find_network
+    from tpn.labelling.saved_labelling import Labelling
+
+    classes = support_classes(support)
+    labels = {str(file.absolute()): name for name, members in classes.items() for file in members}
+    problems, network = Problems(), find_network(EFFICIENTNET, device)
+    names, features = embed(Path(), list(labels), network, cache, device, problems)
+    if problems.sentences:
+        raise TPNError(f"Labelled images cannot be used: {'. '.join(problems.sentences)}.")
+    order = list(classes)
+    codes = np.array([order.index(labels[name]) for name in names])
+    return Labelling(features, codes, order, EFFICIENTNET, network.key, {})
 
 
 def support_classes(support: PathLike | Mapping[str, Sequence[PathLike]]) -> dict[str, list[Path]]:
