@@ -61,7 +61,7 @@ class GuessWorker:
         self.error = ""
         self._engine: Engine | None = None
         self._neighbours: np.ndarray | None = None
-        self._wake, self._stopped = threading.Event(), False
+        self._wake, self._stopped = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="guesses", daemon=True)
 
     def start(self) -> None:
@@ -70,7 +70,7 @@ class GuessWorker:
 
     def stop(self) -> None:
         """End the thread."""
-        self._stopped = True
+        self._stopped.set()
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join(30)
@@ -80,10 +80,10 @@ class GuessWorker:
         self._wake.set()
 
     def _run(self) -> None:
-        while not self._stopped:
+        while not self._stopped.is_set():
             self._wake.wait()
             self._wake.clear()
-            if self._stopped:
+            if self._stopped.is_set():
                 return
             try:
                 self._turn()
@@ -156,12 +156,12 @@ class GuessWorker:
         """Draw the map, and check the labels, while nobody labels."""
         assert self._engine is not None
         if self._neighbours is not None and self.map is None and self.points is not None:
-            place = lay_out(self.points, self._neighbours, lambda: not self._stopped)
+            place = lay_out(self.points, self._neighbours, lambda: not self._stopped.is_set())
             everywhere = np.full((self.number, 2), np.nan, np.float32)
             everywhere[self.rows] = place
             self.map = everywhere
             self._tell(kind="map")
-        if self._wake.wait(IDLE) or self._stopped:
+        if self._wake.wait(IDLE) or self._stopped.is_set():
             return
         inside = np.where(codes == NONE_CODE, -1, codes)[self.rows]
         check = check_labels(self._engine, inside, goes_on=lambda: not self._wake.is_set())
