@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
     else:
         check_run(options.run)
     if options.support is None and options.labelling is None:
-        raise TPNError("Name the labelled images (--support FOLDER), or a saved labelling (--labelling FILE).")
+        raise TPNError("The labelled images (--support FOLDER) or a saved labelling (--labelling FILE) are required.")
     predictions = tpn.predict(
         run, files, options.support, labelling=options.labelling, threads=options.threads, device=options.device
     )

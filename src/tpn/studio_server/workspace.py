@@ -77,7 +77,7 @@ class Workspace:
 
     # actions
 
-    def act(self, action: dict[str, Any]) -> int:
+    def act(self, action: Any) -> int:
         """Carry out an action of a page, whose images are numbers."""
         if not isinstance(action, dict) or not isinstance(action.get("id", ""), str):
             raise TPNError("An action must be an object with an id that is text.")
