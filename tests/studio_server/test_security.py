@@ -54,14 +54,18 @@ def test_other_hosts_are_refused(user, host):
     assert user.get("/api/state", headers={"host": host}).status_code == 421
 
 
+async def nothing(scope, receive, send):
+    """An application that is never asked."""
+
+
 def test_own_names_are_known():
-    guard = Guard(None, TOKEN, "127.0.0.1", PORT)  # type: ignore[arg-type]
+    guard = Guard(nothing, TOKEN, "127.0.0.1", PORT)
     assert all(guard.is_own_host(f"{name}:{PORT}") for name in ("127.0.0.1", "localhost", "LOCALHOST", "[::1]"))
     assert not guard.is_own_host(f"192.168.0.7:{PORT}")
-    anywhere = Guard(None, TOKEN, "0.0.0.0", PORT)  # type: ignore[arg-type]
+    anywhere = Guard(nothing, TOKEN, "0.0.0.0", PORT)
     assert anywhere.is_own_host(f"192.168.0.7:{PORT}")
     assert not anywhere.is_own_host(f"evil.example:{PORT}")
-    assert Guard(None, TOKEN, "studio.local", PORT).is_own_host(f"studio.local:{PORT}")  # type: ignore[arg-type]
+    assert Guard(nothing, TOKEN, "studio.local", PORT).is_own_host(f"studio.local:{PORT}")
 
 
 @pytest.mark.parametrize(
