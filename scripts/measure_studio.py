@@ -46,7 +46,7 @@ def _image(file: Path, tone: np.ndarray, rng: np.random.Generator) -> Path:
     return file
 
 
-def until(page: Any, script: str, seconds: float = 120.0) -> None:
+def until(page: Any, script: str, seconds: float = 600.0) -> None:
     """Wait until a script in the page says yes."""
     end = time.monotonic() + seconds
     while not page.evaluate(script):

@@ -67,7 +67,7 @@ class Film:
                 return
 
 
-def until(page: Any, script: str, seconds: float = 120.0) -> None:
+def until(page: Any, script: str, seconds: float = 600.0) -> None:
     """Wait until a script in the page says yes."""
     end = time.monotonic() + seconds
     while not page.evaluate(script):
