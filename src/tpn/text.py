@@ -2,7 +2,7 @@
 
 SINGULAR = {
     "images": "image", "classes": "class", "files": "file", "folders": "folder", "rows": "row",
-    "are": "is", "have": "has", "repeat": "repeats",
+    "entries": "entry", "are": "is", "have": "has", "repeat": "repeats", "replace": "replaces",
 }  # fmt: skip
 
 

@@ -43,6 +43,8 @@ class Container(ABC):
         self.path = path
         self.empty_folders: list[str] = []
         self.unreadable: list[str] = []
+        self.repeated: list[str] = []
+        """Names of several entries of an archive, of which the last is used."""
 
     @cached_property
     def names(self) -> list[str]:
