@@ -43,9 +43,9 @@ def test_a_flipped_bit_among_the_weights_is_refused(whole, tmp_path, name):
 def test_a_number_changed_in_the_settings_is_refused(whole, tmp_path):
     run = shutil.copytree(whole, tmp_path / "run")
     text = (run / "config.json").read_text()
-    for change in (('"episodes": 4', '"episodes": 5'), ('"patience": 50', '"patience": 51'), ('"format": 6', '"format": 4')):
-        assert change[0] in text
-        (run / "config.json").write_text(text.replace(*change))
+    for name, before, after in (("episodes", 4, 5), ("patience", 50, 51), ("format", 6, 4)):
+        assert f'"{name}": {before}' in text
+        (run / "config.json").write_text(text.replace(f'"{name}": {before}', f'"{name}": {after}'))
         with pytest.raises(TPNError, match="damaged, or was edited"):
             tpn.load(run)
     (run / "config.json").write_text(json.dumps(json.loads(text)))  # other white space only
@@ -58,7 +58,7 @@ def test_a_changed_number_or_line_of_the_metrics_is_refused(whole, tmp_path):
     first, second = run.metrics_file.read_bytes().splitlines(keepends=True)
     for damaged in (second, second + first, first.replace(b'"lr": 0.001', b'"lr": 0.002') + second, first + first):
         run.metrics_file.write_bytes(damaged)
-        with pytest.raises(TPNError, match="metrics.jsonl is damaged in line"):
+        with pytest.raises(TPNError, match=r"metrics.jsonl is damaged in line"):
             run.read_metrics()
     run.metrics_file.write_bytes(first + second)
     assert run.read_metrics() == before

@@ -5,7 +5,8 @@
     model.safetensors       the weights that were best on validation
     checkpoint.safetensors  what resuming needs
 
-Each of them has a digest of its content, which is checked when it is read. The folder contains no pickles, and no names of code to import: reading a run executes no code.
+Each of them has a digest of its content, which is checked when it is read. The folder contains no pickles, and no names
+of code to import: reading a run executes no code.
 """
 
 import os
