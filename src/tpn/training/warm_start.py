@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tpn.errors import TPNError, TPNWarning
 from tpn.files import resolved
+from tpn.methods._cosine_classifier import CosineClassifier
 from tpn.methods._method import Method
 from tpn.runs.config import RunConfig
 from tpn.runs.folder import Run, find_run
@@ -70,7 +71,14 @@ def copy_backbone(method: Method, source: Method) -> None:
 
 
 def copy_head(method: Method, source: Method) -> None:
-    """Copy all other weights and statistics of the same shape, but no counters, if both are the same method."""
+    """Copy all other weights and statistics of the same shape, but no counters, if both are the same method.
+
+    From a pre-trained backbone, copy its cosine classifier of the training classes, if the method has one as well.
+    """
+    classifiers = [[part for part in one.modules() if isinstance(part, CosineClassifier)] for one in (method, source)]
+    for mine, other in zip(*classifiers, strict=False):
+        if mine.weight.shape == other.weight.shape:
+            mine.load_state_dict(other.state_dict())
     if source.info.name == method.info.name:
         here = method.state_dict()
         fitting = {
