@@ -1,11 +1,11 @@
-# make setup | run | test | bench | lint      (each installs what it needs)
+# make setup | run | test | bench | torture | lint      (each installs what it needs)
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 RUN    := runs/quickdraw
 
-.PHONY: setup run test bench lint clean
+.PHONY: setup run test bench torture lint clean
 
 setup: $(READY)
 
@@ -32,6 +32,10 @@ test: lint
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
+
+# Try to break it: kills, full disks, damaged files, wrong command lines. 20 minutes; the same command goes on.
+torture: $(READY)
+	$(BIN)/python -m torture
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

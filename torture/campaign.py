@@ -34,6 +34,8 @@ class Campaign(ABC):
     name: ClassVar[str]
     wanted: ClassVar[int]
     """The number of attacks after which it ends."""
+    slice: ClassVar[int]
+    """The number of cases in the tests."""
 
     def __init__(self, workspace: Path, seed: int) -> None:
         self.workspace, self.seed = workspace, seed
@@ -92,16 +94,21 @@ class Results:
 HEAD = f"{'campaign':<14} {'tried':>7} {'survived':>9} {'wanted':>7} {'seconds':>8}"
 
 
-def carry_out(campaign: Campaign, out: Path, seconds: float, say: Any = print) -> Results:
-    """Run cases of a campaign from where it stopped, until it has what is wanted or the time is over."""
+def carry_out(campaign: Campaign, out: Path, seconds: float, cases: int | None = None, say: Any = print) -> Results:
+    """Run cases of a campaign from where it stopped, until it has what is wanted, so many `cases`, or no time left."""
     file = out / f"{campaign.name}-{campaign.seed}.json"
     make_folder(out)
     results = Results.read(file, campaign.name, campaign.seed)
     started = written = time.monotonic()
     before = results.seconds
-    if results.tried < campaign.wanted:
+    end = results.next_case + cases if cases is not None else None
+
+    def goes_on() -> bool:
+        return results.tried < campaign.wanted and (end is None or results.next_case < end)
+
+    if goes_on():
         campaign.prepare()
-    while results.tried < campaign.wanted and time.monotonic() - started < seconds:
+    while goes_on() and time.monotonic() - started < seconds:
         number = results.next_case
         case = campaign.case(number)
         results.add(number, case, out / "failures")

@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import warnings
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from tpn.methods._registry import list_methods
 from tpn.workflows.settings import method_settings
 
 AT_ONCE = 20
+MOST_SECONDS = 15
 WRONG: dict[Any, tuple[str, ...]] = {
     int: ("x", "1.5", "", "-1000000", "9" * 40, "nan", "1e3", "--", "0x10"),
     float: ("x", "", "nan", "-1e9", "1e400", "1,5", "--", "[]"),
@@ -37,7 +39,7 @@ class Option:
 class CommandLines(Campaign):
     """Each case tries several command lines in one process, of which each has one thing wrong."""
 
-    name, wanted = "commands", 2000
+    name, wanted, slice = "commands", 2000, 1
 
     def prepare(self) -> None:
         warnings.simplefilter("ignore")
@@ -47,16 +49,17 @@ class CommandLines(Campaign):
             assert code == 0, printed
         self.options = {name: options_of(name) for name in COMMANDS if name not in ("methods", "backbones", "data")}
         self.here = self.workspace / "here"
-        self.here.mkdir(exist_ok=True)
 
     def run(self, number: int, chance: random.Random) -> Case:
+        shutil.rmtree(self.here, ignore_errors=True)
+        self.here.mkdir()
         lines = [self.line(chance) for _ in range(AT_ONCE)]
 
         def work() -> list[str]:
             os.chdir(self.here)
             failures = []
             for line in lines:
-                code, printed = call(main, line)
+                code, printed = call(main, line, most_seconds=MOST_SECONDS)
                 said = " ".join(line)[:200]
                 if code != 2:
                     failures.append(f"tpn {said!r} ended with code {code}: {printed[-300:]!r}")

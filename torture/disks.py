@@ -27,7 +27,7 @@ class Disks(Campaign):
     It needs the right to mount; without it, only limits on the size of files stand for full disks.
     """
 
-    name, wanted = "disks", 100
+    name, wanted, slice = "disks", 100, 2
 
     def prepare(self) -> None:
         warnings.simplefilter("ignore")
@@ -45,6 +45,7 @@ class Disks(Campaign):
             self.expected[command] = self.kills.undisturbed(command)
         folder = self.workspace / "disk"
         shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(folder.with_name("gone"), ignore_errors=True)
         folder.mkdir()
         size = chance.randrange(4, 900)
         attack = {"full": self._full, "limited": self._limited, "read-only": self._read_only}.get(kind, self._vanishing)

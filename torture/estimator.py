@@ -16,7 +16,10 @@ MOST_SECONDS = 20
 class Estimator(Campaign):
     """Fit `tpn.LabelPropagator` on arrays with extreme, equal, missing and degenerate values."""
 
-    name, wanted = "estimator", 1000
+    name, wanted, slice = "estimator", 1000, 5
+
+    def prepare(self) -> None:
+        import tpn.semi_supervised.label_propagator  # noqa: F401 (slow to import in each process)
 
     def run(self, number: int, chance: random.Random) -> Case:
         points, labels, settings, what = hostile(chance)

@@ -24,7 +24,7 @@ SLOW = 10
 class Flips(Campaign):
     """Damage one file of a run folder, a store or a cache of features, and read all of it again."""
 
-    name, wanted = "flips", 2000
+    name, wanted, slice = "flips", 2000, 25
 
     def prepare(self) -> None:
         warnings.simplefilter("ignore")

@@ -21,7 +21,7 @@ MOST_SECONDS = 5.0
 class ForeignFiles(Campaign):
     """Each case mutates one kind of file many times, in one process, and reads it as tpn does."""
 
-    name, wanted = "files", 20_000
+    name, wanted, slice = "files", 20_000, 3
 
     def prepare(self) -> None:
         self.seeds: list[Seed] = make_seeds()

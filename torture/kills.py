@@ -34,7 +34,7 @@ class Command:
 class Kills(Campaign):
     """Kill a command several times in a row, then let it end; compare what it leaves with an undisturbed call."""
 
-    name, wanted = "kills", 300
+    name, wanted, slice = "kills", 300, 1
 
     def prepare(self) -> None:
         warnings.simplefilter("ignore")

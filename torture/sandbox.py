@@ -73,14 +73,24 @@ def _work(work: Callable[[], Any], writer: int, most_seconds: float) -> None:
     os._exit(0)
 
 
-def call(command: Callable[[list[str]], int], arguments: list[str], kill_after: float | None = None) -> tuple[int, str]:
-    """Call the command line in a fork. Returns the exit code (negative: the signal) and what it printed as errors."""
+def call(
+    command: Callable[[list[str]], int],
+    arguments: list[str],
+    kill_after: float | None = None,
+    most_seconds: int | None = None,
+) -> tuple[int, str]:
+    """Call the command line in a fork, with a limit on its processor time.
+
+    Returns the exit code (negative: the signal that ended it) and what it printed as errors.
+    """
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         code = 1
         try:
             os.close(reader)
+            if most_seconds is not None:
+                resource.setrlimit(resource.RLIMIT_CPU, (most_seconds, most_seconds + 1))
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             os.dup2(writer, 2)
             sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115

@@ -6,7 +6,7 @@ import zlib
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import ExifTags, Image
 
 from tests.images import making
 from tests.images.making import SIZE, py2_array, py2_pickle, py2_string
@@ -125,3 +125,19 @@ def test_a_large_transparent_image_takes_little_more_memory_than_its_pixels(tmp_
     )
     used = int(subprocess.check_output([sys.executable, "-c", code, str(tmp_path / "large.png")], text=True)) * 1024
     assert used < 1.8 * 5400 * 5400 * 4
+
+
+def test_a_large_image_is_turned_as_its_orientation_says(monkeypatch):
+    pixels = np.zeros((300, 400, 3), np.uint8)
+    pixels[:150] = 200
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6
+    for form in ("PNG", "TIFF"):
+        file = io.BytesIO()
+        Image.fromarray(pixels).save(file, form, exif=exif)
+        whole = decode(file.getvalue(), SIZE)
+        with monkeypatch.context() as patch:
+            patch.setattr("tpn.images.decoding.LARGE", 1000)
+            reduced = decode(file.getvalue(), SIZE)
+        assert whole[:, -1].mean() > 150 > whole[:, 0].mean()
+        assert np.abs(reduced.astype(int) - whole).mean() < 4

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import UInt8
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from tpn.images.decoding_budget import LARGE, pixel_budget, silent_errors
 
@@ -111,16 +111,11 @@ def _reduced(image: Image.Image, size: int, keep_aspect: bool) -> Image.Image:
     for top in range(0, rows, down):
         for left in range(0, columns, across):
             right, bottom = min(image.width, (left + across) * fx), min(image.height, (top + down) * fy)
-            tile = in_colour(_with_transparency(image.crop((left * fx, top * fy, right, bottom)), image), white)
+            tile = in_colour(image.crop((left * fx, top * fy, right, bottom)), white)
             whole.paste(tile.reduce((fx, fy)), (left, top))
-    whole.info = {key: value for key, value in image.info.items() if key == "exif"}
+    if (orientation := image.getexif().get(ExifTags.Base.Orientation)) is not None:
+        whole.getexif()[ExifTags.Base.Orientation] = orientation
     return whole
-
-
-def _with_transparency(tile: Image.Image, image: Image.Image) -> Image.Image:
-    if "transparency" in image.info:
-        tile.info["transparency"] = image.info["transparency"]
-    return tile
 
 
 def scale(pixels: UInt8[np.ndarray, "height width 3"], size: int) -> Pixels:
