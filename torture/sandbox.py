@@ -59,7 +59,12 @@ def _work(work: Callable[[], Any], writer: int, most_seconds: float) -> None:
     ended = Ended(0)
     resource.setrlimit(resource.RLIMIT_CPU, (int(most_seconds) + 1, int(most_seconds) + 2))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    sys.addaudithook(lambda event, _: ended.forbidden.append(event) if event in FORBIDDEN else None)
+
+    def watch(event: str, _: tuple[Any, ...]) -> None:
+        if event in FORBIDDEN:
+            ended.forbidden.append(event)
+
+    sys.addaudithook(watch)
     start = time.process_time()
     try:
         ended.result = work()

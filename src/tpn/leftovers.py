@@ -6,14 +6,13 @@ The unfinished form of `labels.csv` is `.labels.csv.PID.part` beside it, locked 
 import glob
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-try:
+if sys.platform != "win32":  # where nobody can remove a file that another process has open
     import fcntl
-except ImportError:  # Windows, where nobody can remove a file that another process has open
-    fcntl = None  # type: ignore[assignment]
 
 UNFINISHED = ".part"
 
@@ -26,7 +25,7 @@ def unfinished(path: Path) -> Path:
 @contextmanager
 def in_use(part: Path) -> Iterator[None]:
     """Lock an unfinished file or folder while this process writes it. The lock ends with the process."""
-    if fcntl is None:
+    if sys.platform == "win32":
         yield
         return
     handle = os.open(part, os.O_RDONLY)
@@ -45,7 +44,10 @@ def remove_leftovers(path: Path) -> None:
         process = name.removesuffix(UNFINISHED).rpartition(".")[2]
         if process.isdecimal() and not _alive(int(process)) and not _is_locked(part):
             with suppress(OSError):
-                shutil.rmtree(part) if part.is_dir() and not part.is_symlink() else part.unlink()
+                if part.is_dir() and not part.is_symlink():
+                    shutil.rmtree(part)
+                else:
+                    part.unlink()
 
 
 def _alive(process: int) -> bool:
@@ -60,7 +62,7 @@ def _alive(process: int) -> bool:
 
 def _is_locked(part: Path) -> bool:
     """Whether a process holds it: one of another computer or container, whose number says nothing here."""
-    if fcntl is None:
+    if sys.platform == "win32":
         return False
     try:
         handle = os.open(part, os.O_RDONLY | os.O_NONBLOCK)

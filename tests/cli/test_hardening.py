@@ -90,16 +90,20 @@ def test_output_that_nobody_takes(where, code):
 def test_damaged_headers_of_arrays_are_told(refused, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     np.save("features.npy", np.zeros((3, 4), np.float32))
-    whole = bytearray((tmp_path / "features.npy").read_bytes())
+    whole = (tmp_path / "features.npy").read_bytes()
     from tests.images.making import encode
 
     for name in ("a/1.png", "b/1.png", "unlabelled/2.png"):
         (tmp_path / "photos" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "photos" / name).write_bytes(encode(np.zeros((8, 8, 3), np.uint8)))
-    for place, value in ((10, 0x5C), (20, 0x27), (60, 0x28), (70, 0x00), (8, 0xFF), (30, 0x7B)):
-        damaged = bytearray(whole)
-        damaged[place] = value
-        (tmp_path / "features.npy").write_bytes(damaged)
+    for before, after in (
+        (b"{'descr", b"('descr"),
+        (b"'<f4'", b"'<f4\\"),
+        (b"(3, 4)", b"(3, 4("),
+        (b"(3, 4)", b"(3,\x004)"),
+    ):
+        assert before in whole
+        (tmp_path / "features.npy").write_bytes(whole.replace(before, after))
         assert "features.npy" in refused("label", "photos", "--features", "features.npy")
 
 

@@ -146,7 +146,8 @@ def _white(image: Image.Image) -> float:
     """Return the value of white. Where the format does not define it, the smallest range that holds all values."""
     if image.mode not in ("I", "F"):
         return 65535.0
-    most = max(0.0, float(np.float32(image.getextrema()[1])))
+    extremes: Any = image.getextrema()
+    most = max(0.0, float(np.float32(extremes[1])))
     return next((full for full in (1.0, 255.0, 65535.0) if most <= full and (full > 1 or image.mode == "F")), most)
 
 
