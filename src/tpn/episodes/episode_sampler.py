@@ -13,6 +13,9 @@ from tpn.episodes.task import Episode, Role, TrainingTask, as_training_task
 from tpn.errors import TPNError
 from tpn.images.split import Split
 
+MOST_EPISODES = 10**6
+"""The most episodes of a test."""
+
 
 class EpisodeSampler:
     """Sampler of episodes from a split, without replacement within an episode. The seed determines the episodes."""
@@ -84,5 +87,7 @@ def draw_episodes(split: Split, setting: Setting, episodes: int, seed: int) -> l
     """Draw the episodes of a test, which are the same for every method."""
     if episodes < 1:
         raise TPNError(f"--episodes must be at least 1, not {episodes}.")
+    if episodes > MOST_EPISODES:
+        raise TPNError(f"--episodes must be at most {MOST_EPISODES}, not {episodes}: all of them are drawn first.")
     sampler = EpisodeSampler(split, setting, seed)
     return [sampler.draw() for _ in range(episodes)]

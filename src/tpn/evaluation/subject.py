@@ -103,7 +103,7 @@ def open_run_images(run: Run, config: RunConfig, data: str | Images | None, cach
                 f"{data.spec} have {data.image_size}x{data.image_size}. Give images_from the right image_size."
             )
         return data
-    spec = data or config.data
+    spec = config.data if data is None else data
     if spec.startswith("arrays:"):
         raise TPNError(f"{run.folder} was trained on data that was given from Python: pass it again as --data.")
     images = open_images(spec, config.image_size, cache=cache, class_seed=config.class_seed)

@@ -54,7 +54,7 @@ def load_run(
             f"{run.folder} was trained with the backbone {config.settings.backbone}, not with "
             f"{backbone_name(backbone)}."
         )
-    name = as_method or config.method
+    name = config.method if as_method is None else as_method
     weights = run.read_weights(config)  # refuses settings that do not belong to the weights
     method = build_method(name, settings_for(name, config.settings), config.dimensions)
     if name != config.method and weights.keys() != method.state_dict().keys():

@@ -7,7 +7,7 @@ from typing import Any
 
 from tpn.episodes.setting import Setting
 from tpn.errors import TPNError, TPNWarning
-from tpn.files import make_folder, sweep
+from tpn.files import make_folder, resolved, sweep
 from tpn.methods._config import ClassifierConfig
 from tpn.methods._method import Info
 from tpn.methods._registry import find_method
@@ -33,10 +33,11 @@ def check(run: Run, config: RunConfig, execution: Execution, resume: bool) -> No
         return
     execution.processes.check(config.settings)
     check_initial(config)
-    if run.folder.is_dir():
-        if any(not path.name.startswith(".") for path in run.folder.iterdir()):
+    folder = resolved(run.folder)  # NEW/.. leads to a folder that exists, although NEW does not
+    if folder.is_dir():
+        if any(not path.name.startswith(".") for path in folder.iterdir()):
             raise TPNError(f"{run.folder} exists, holds files and is not a run folder. Choose another --out.")
-    elif run.folder.exists():
+    elif folder.exists():
         raise TPNError(f"{run.folder} is a file. Choose another --out.")
 
 

@@ -73,6 +73,8 @@ def _as_given(field: "Field[Any]", value: Any) -> Any:
     """Convert text to a path where one is expected, and a list to a tuple; refuse a value that is not a choice."""
     annotation = _plain(field.type)
     members = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+    if isinstance(value, str) and not value and {str, Path} & set(members):
+        raise TPNError(f"The value of --{field.name.replace('_', '-')} is empty.")
     if isinstance(value, str | os.PathLike) and Path in members and str not in members:
         return Path(value)
     if isinstance(value, list):
