@@ -46,7 +46,7 @@ def ignore(count: int) -> None:
 
 def transduction(method: Method, batch_norm: BatchNorm) -> str:
     """Return whether queries share information: by the method (yes), by batch statistics (bn), or not at all (no)."""
-    declared = method.info.transduction
+    declared = method.transduction
     return "bn" if declared == "no" and batch_norm == "batch" and keeps_statistics(method) else declared
 
 
