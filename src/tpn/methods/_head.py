@@ -57,15 +57,23 @@ class Head(ClassifierTraining):
     def transduction(self) -> str:
         return "yes" if self.config.transform == "episode" else super().transduction
 
+    @property
+    def needs_base_means(self) -> bool:
+        """Whether its transform subtracts the mean feature of the training classes, which is not known yet."""
+        return self.base_mean is None and self.config.transform in ("auto", "cl2", "power")
+
     def set_base_means(self, means: dict[str, Tensor]) -> None:
         """Set the mean features of the training classes: `base_mean` and `rooted_mean`."""
         for name in ("base_mean", "rooted_mean"):
             setattr(self, name, means[name].to(next(self.parameters(), means[name])))
 
     @staticmethod
-    def sums_for_base_means(features: Float[Tensor, "image feature"]) -> dict[str, Float[Tensor, "feature"]]:
-        """Return the sums over images from which the mean features of the training classes are computed."""
-        return {"base_mean": features.double().sum(0), "rooted_mean": rooted(features).double().sum(0)}
+    def weighted_base_means(
+        features: Float[Tensor, "image feature"], weights: Float[Tensor, "image"]
+    ) -> dict[str, Float[Tensor, "feature"]]:
+        """Return the weighted sums of features of training images that `set_base_means` takes."""
+        weights = weights.double()
+        return {"base_mean": weights @ features.double(), "rooted_mean": weights @ rooted(features).double()}
 
     def classify(
         self,

@@ -29,7 +29,7 @@ class InformationLoss:
             return torch.special.entr(p).sum(-1)
         return (1 - p.pow(self.alpha).sum(-1)) / (self.alpha - 1)
 
-    def entropy_slope(self, p: Float[Tensor, "*node way"]) -> Float[Tensor, "*node way"]:
+    def entropy_slope(self, p: Float[Tensor, "episode way _"]) -> Float[Tensor, "episode way _"]:
         """Return the derivative of the entropy by each probability, up to a constant that a softmax cancels."""
         if self.alpha == 1:
             return -p.clamp_min(torch.finfo(p.dtype).tiny).log()
@@ -45,19 +45,23 @@ class InformationLoss:
         """Return the loss of each episode, given the logits of support and queries."""
         p = query.softmax(-1)
         known = -(Y * F.log_softmax(support, dim=-1)).sum(-1).mean(-1)
-        return self.support * known - self.marginal * self.entropy(p.mean(1)) + self.conditional * self.entropy(p).mean(-1)
+        information = self.marginal * self.entropy(p.mean(1)) - self.conditional * self.entropy(p).mean(-1)
+        return self.support * known - information
 
     def slopes(
-        self,
-        support: Float[Tensor, "episode support way"],
-        Y: Float[Tensor, "episode support way"],
-        query: Float[Tensor, "episode query way"],
-    ) -> tuple[Float[Tensor, "episode support way"], Float[Tensor, "episode query way"]]:
-        """Return the gradient of the loss by the logits of support and queries."""
-        p = query.softmax(-1)
-        slope = self.conditional * self.entropy_slope(p) - self.marginal * self.entropy_slope(p.mean(1, keepdim=True))
-        by_query = p * (slope - (p * slope).sum(-1, keepdim=True)) / query.shape[1]
-        return (self.support / support.shape[1]) * (support.softmax(-1) - Y), by_query
+        self, logits: Float[Tensor, "episode way node"], Y: Float[Tensor, "episode way support"]
+    ) -> Float[Tensor, "episode way node"]:
+        """Return the gradient of the loss by the logits of the support and the queries, in closed form.
+
+        Classes come before nodes, which is faster: there are few of them.
+        """
+        n_support, n_query = Y.shape[-1], logits.shape[-1] - Y.shape[-1]
+        p = logits.softmax(1)
+        known, unknown = p[..., :n_support], p[..., n_support:]
+        slope = self.conditional * self.entropy_slope(unknown)
+        slope = slope - self.marginal * self.entropy_slope(unknown.mean(-1, keepdim=True))
+        by_query = unknown * (slope - (unknown * slope).sum(1, keepdim=True)) / n_query
+        return torch.cat([(known - Y) * (self.support / n_support), by_query], dim=-1)
 
 
 class Adam:

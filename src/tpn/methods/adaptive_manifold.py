@@ -83,11 +83,19 @@ class AdaptiveManifold(Head):
         prototypes = class_means(points[:, :n_support], Y)
         k = self.config.neighbours or (20 if one_shot else 10)
         alpha = self.config.alpha or (0.8 if one_shot else 0.9)
-        loss = InformationLoss(0.1, 1, 0.1) if self.config.information == "tim" else InformationLoss(1, 1, 1, 2 if one_shot else 7)
+        loss = (
+            InformationLoss(0.1, 1, 0.1)
+            if self.config.information == "tim"
+            else InformationLoss(1, 1, 1, 2 if one_shot else 7)
+        )
         edges = points.shape[1] + Y.shape[2]
         exponents = torch.ones_like(points[:, :1, :1]).expand(-1, edges, edges)
         weights = exponents
-        adams = [Adam(self.config.step_size, entries=features), Adam(self.config.step_size), Adam(self.config.step_size)]
+        adams = [
+            Adam(self.config.step_size, entries=features),
+            Adam(self.config.step_size),
+            Adam(self.config.step_size),
+        ]
         for _ in range(self.config.steps):
             with torch.enable_grad():
                 values = [one.detach().requires_grad_() for one in (prototypes, exponents, weights)]

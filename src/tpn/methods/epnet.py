@@ -12,7 +12,6 @@ from tpn.episodes.setting import Setting
 from tpn.episodes.task import TrainingTask
 from tpn.errors import TPNError
 from tpn.images.split import Split
-from tpn.methods._config import Config
 from tpn.methods._head import Head, TransformConfig, together
 from tpn.methods._method import Backward, Info, Learned, backward
 from tpn.methods._registry import register_method
@@ -39,7 +38,9 @@ class EPNetConfig(TransformConfig):
         super().__post_init__()
         for name, least in (("embedding_alpha", 0), ("label_alpha", 1e-6)):
             if not least <= getattr(self, name) < 1:
-                raise TPNError(f"--{name.replace('_', '-')} must be from {least:g} to below 1, not {getattr(self, name)}.")
+                raise TPNError(
+                    f"--{name.replace('_', '-')} must be from {least:g} to below 1, not {getattr(self, name)}."
+                )
         if not 0 <= self.classifier_weight < float("inf"):
             raise TPNError(f"--classifier-weight must be at least 0, not {self.classifier_weight}.")
 

@@ -96,9 +96,7 @@ def main_directions(
     return projected / values[:, None, :d].clamp_min(torch.finfo(points.dtype).eps) * points.shape[1] ** 0.5
 
 
-def surest_members(
-    scores: Float[Tensor, "episode query way"], fraction: float
-) -> Float[Tensor, "episode query way"]:
+def surest_members(scores: Float[Tensor, "episode query way"], fraction: float) -> Float[Tensor, "episode query way"]:
     """Return 1 for the surest queries of each class: this fraction of those with their largest score for it."""
     sureness, best = scores.softmax(-1).max(-1, keepdim=True)
     own = torch.zeros_like(scores).scatter(-1, best, sureness)  # 0 for the other classes

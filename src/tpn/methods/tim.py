@@ -86,7 +86,9 @@ class InformationHead(Head):
         w = self.minimise(known, Y, unknown, gradient, features)
         return -T * squared_distances(unknown, w)
 
-    def minimise(self, support: Tensor, Y: Tensor, query: Tensor, gradient: Callable[[Tensor], Tensor], features: int) -> Tensor:
+    def minimise(
+        self, support: Tensor, Y: Tensor, query: Tensor, gradient: Callable[[Tensor], Tensor], features: int
+    ) -> Tensor:
         """Return the prototypes that minimise the loss."""
         w, adam = class_means(support, Y), Adam(self.config.step_size, entries=features)
         for _ in range(self.config.steps):
@@ -115,7 +117,9 @@ class TIM(InformationHead):
     Config = TIMConfig
     config: TIMConfig
 
-    def minimise(self, support: Tensor, Y: Tensor, query: Tensor, gradient: Callable[[Tensor], Tensor], features: int) -> Tensor:
+    def minimise(
+        self, support: Tensor, Y: Tensor, query: Tensor, gradient: Callable[[Tensor], Tensor], features: int
+    ) -> Tensor:
         if self.config.solver == "gd":
             return super().minimise(support, Y, query, gradient, features)
         return self.alternate(support, Y, query)

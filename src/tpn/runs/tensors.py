@@ -1,5 +1,6 @@
 """Tensors and metadata in one safetensors file, written atomically."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -35,3 +36,11 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise TPNError(f"{path} is damaged: {failure}.") from failure
     except OSError as failure:
         raise TPNError(f"Cannot read {path}: {failure.strerror or failure}.") from failure
+
+
+def file_digest(path: Path) -> str:
+    """Return a digest of the content of a file."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    except OSError as failure:
+        raise TPNError(f"Cannot read {path}: {failure.strerror}.") from failure
