@@ -47,7 +47,7 @@ class Head(ClassifierTraining):
     rooted_mean: Tensor | None
 
     def __init__(self, config: TransformConfig, dimensions: Dimensions) -> None:
-        super().__init__(config, dimensions)  # type: ignore[arg-type]
+        super().__init__(config, dimensions)
         for name in ("base_mean", "rooted_mean"):  # stored beside the weights, not among them: see tpn.runs.base_mean
             self.register_buffer(name, None, persistent=False)
         self.has_classifier = False

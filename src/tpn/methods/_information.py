@@ -61,13 +61,13 @@ class InformationLoss:
         slope = self.conditional * self.entropy_slope(unknown)
         slope = slope - self.marginal * self.entropy_slope(unknown.mean(-1, keepdim=True))
         by_query = unknown * (slope - (unknown * slope).sum(1, keepdim=True)) / n_query
-        return torch.cat([(known - Y) * (self.support / n_support), by_query], dim=-1)
+        return torch.cat([(known - Y) * (self.support / max(n_support, 1)), by_query], dim=-1)
 
 
 class Adam:
     """Adam, for the parameters of all episodes at once, without state shared between them.
 
-    With `per_row`, a row of parameters (a prototype) has one second moment instead of one for each entry. Then the
+    With `entries`, a row of parameters (a prototype) has one second moment instead of one for each entry. Then the
     result does not depend on the coordinates, and may be computed in the span of an episode; `entries` is the number of
     features of the row outside of it. A step is as long as Adam's where gradients by all features are of similar size.
     """

@@ -33,9 +33,9 @@ class AdaptiveManifoldConfig(HeadConfig):
     """The factor of the propagated labels before the softmax."""
     information: Literal["tim", "alpha-tim"] = "alpha-tim"
     """The loss: that of TIM or that of α-TIM."""
-    steps: int = 100
+    steps: int = 50
     """Gradient steps; with 0, the graph does not adapt. The paper has 1,000 with a step size of 1e-4."""
-    step_size: float = 1e-3
+    step_size: float = 2e-3
     """The learning rate of the prototypes, the exponents and the weights of the edges."""
 
     def __post_init__(self) -> None:
@@ -91,11 +91,7 @@ class AdaptiveManifold(Head):
         edges = points.shape[1] + Y.shape[2]
         exponents = torch.ones_like(points[:, :1, :1]).expand(-1, edges, edges)
         weights = exponents
-        adams = [
-            Adam(self.config.step_size, entries=features),
-            Adam(self.config.step_size),
-            Adam(self.config.step_size),
-        ]
+        adams = [Adam(self.config.step_size, entries) for entries in (features, None, None)]
         for _ in range(self.config.steps):
             with torch.enable_grad():
                 values = [one.detach().requires_grad_() for one in (prototypes, exponents, weights)]

@@ -1,6 +1,5 @@
 """TIM: prototypes that maximise the mutual information between queries and their labels."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -73,26 +72,27 @@ class InformationHead(Head):
         Y: Float[Tensor, "episode support way"],
         query: Float[Tensor, "episode query feature"],
     ) -> Float[Tensor, "episode query way"]:
-        features, T = support.shape[-1], self.config.temperature
+        features, n_support = support.shape[-1], Y.shape[1]
         points = span_coordinates(together(support, query))
-        known, unknown = points[:, : support.shape[1]], points[:, support.shape[1] :]
-        loss = self.information_loss(support.shape[1] / Y.shape[-1])
-
-        def gradient(w: Tensor) -> Tensor:
-            logits = -T * squared_distances(points, w)
-            slopes = together(*loss.slopes(logits[:, : known.shape[1]], Y, logits[:, known.shape[1] :]))
-            return 2 * T * (slopes.mT @ points - slopes.sum(1).unsqueeze(-1) * w)
-
-        w = self.minimise(known, Y, unknown, gradient, features)
-        return -T * squared_distances(unknown, w)
+        w = self.minimise(points[:, :n_support], Y, points[:, n_support:], features)
+        return -self.config.temperature * squared_distances(points[:, n_support:], w)
 
     def minimise(
-        self, support: Tensor, Y: Tensor, query: Tensor, gradient: Callable[[Tensor], Tensor], features: int
-    ) -> Tensor:
-        """Return the prototypes that minimise the loss."""
-        w, adam = class_means(support, Y), Adam(self.config.step_size, entries=features)
+        self,
+        support: Float[Tensor, "episode support coordinate"],
+        Y: Float[Tensor, "episode support way"],
+        query: Float[Tensor, "episode query coordinate"],
+        features: int,
+    ) -> Float[Tensor, "episode way coordinate"]:
+        """Return the prototypes that minimise the loss: by gradient descent, in coordinates of that many features."""
+        T, points, w = self.config.temperature, together(support, query), class_means(support, Y)
+        loss = self.information_loss(support.shape[1] / Y.shape[-1])
+        transposed, labels, adam = points.mT.contiguous(), Y.mT, Adam(self.config.step_size, entries=features)
         for _ in range(self.config.steps):
-            w = adam.step(w, gradient(w))
+            # -T‖z - w‖² without ‖z‖², which is the same for all classes
+            logits = T * (2 * w @ transposed - w.square().sum(-1, keepdim=True))
+            slopes = loss.slopes(logits, labels)
+            w = adam.step(w, 2 * T * (slopes @ points - slopes.sum(-1, keepdim=True) * w))
         return w
 
 
@@ -118,10 +118,14 @@ class TIM(InformationHead):
     config: TIMConfig
 
     def minimise(
-        self, support: Tensor, Y: Tensor, query: Tensor, gradient: Callable[[Tensor], Tensor], features: int
-    ) -> Tensor:
+        self,
+        support: Float[Tensor, "episode support coordinate"],
+        Y: Float[Tensor, "episode support way"],
+        query: Float[Tensor, "episode query coordinate"],
+        features: int,
+    ) -> Float[Tensor, "episode way coordinate"]:
         if self.config.solver == "gd":
-            return super().minimise(support, Y, query, gradient, features)
+            return super().minimise(support, Y, query, features)
         return self.alternate(support, Y, query)
 
     def alternate(

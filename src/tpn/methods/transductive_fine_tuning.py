@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
@@ -81,6 +80,6 @@ class TransductiveFineTuning(Head):
         for _ in range(config.steps):
             errors = (config.scale * support @ w.mT).softmax(-1) - Y
             w = adam.step(w, config.scale * errors.mT @ support / support.shape[1])
-            _, slopes = entropy.slopes(torch.zeros_like(Y), Y, config.scale * query @ w.mT)
-            w = adam.step(w, config.scale * slopes.mT @ query, config.entropy_weight)
+            slopes = entropy.slopes(config.scale * w @ query.mT, Y[:, :0].mT)
+            w = adam.step(w, config.scale * slopes @ query, config.entropy_weight)
         return config.scale * query @ w.mT

@@ -32,6 +32,5 @@ class MethodList(Result):
 
 
 def describe_methods() -> MethodList:
-    """Describe every few-shot method: its name, its paper, whether queries share information (transduction), and what it
-    knows of their class balance."""
+    """Describe every few-shot method: its name, its paper, its transduction, and what it knows of the class balance."""
     return MethodList([method.info for method in all_methods().values()])
