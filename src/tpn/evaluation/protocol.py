@@ -155,7 +155,7 @@ def _as_images(method: Method, split: Split, advance: Callable[[int], None], epi
         advance(sum(len(episode.images) for episode in batch))
 
 
-def measured(scores: list[tuple[list[Episode], Float[Tensor, "episode query way"]]], seconds: float) -> Evaluation:
+def measured(scores: list[tuple[list[Episode], Tensor]], seconds: float) -> Evaluation:
     """Compute the accuracy of each episode from the scores of its queries and, if some are of no class, the AUROC."""
     accuracies, aurocs = [], []
     for episodes, batch in scores:

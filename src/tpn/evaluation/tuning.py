@@ -24,7 +24,7 @@ GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
     "map-kmeans": {"transform": ("episode", "power"), "temperature": (5.0, 10.0, 20.0)},
     "paddle": {
         "transform": ("auto", "power"),
-        "temperature": (15.0, 30.0, 60.0, 120.0),
+        "temperature": (15.0, 30.0, 60.0),
         "proportion_weight": (0.5, 1.0),
     },
     "ilpc": {"transform": ("auto", "power"), "alpha": (0.5, 0.8), "neighbours": (8, 15)},
@@ -33,10 +33,11 @@ GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
     "proto-lp": {"transform": ("power", "auto"), "temperature": (5.0, 10.0), "smoothness": (0.3, 1.0)},
     "transductive-fine-tuning": {
         "transform": ("auto", "power"),
-        "step_size": (3e-4, 1e-3, 3e-3),
+        "step_size": (3e-4, 1e-3),
         "scale": (10.0, 20.0),
     },
-    "adaptive-manifold": {"transform": ("auto", "power"), "information": ("tim", "alpha-tim"), "alpha": (0.5, 0.8)},
+    "propagated-prototypes": {"support_weight": (1.0, 2.0), "alpha": (0.5, 0.7), "balance_weight": (0.1, 0.3)},
+    "adaptive-manifold": {"transform": ("auto", "power"), "information": ("tim", "alpha-tim")},
 }
 """The values of each head's settings that are tried. Other heads keep their settings."""
 

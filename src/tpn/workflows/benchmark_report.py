@@ -47,10 +47,10 @@ def compose(result: BenchmarkResult) -> Document:
     parts: list[Part] = [
         Paragraph(
             f"{len(result.infos)} heads on the same features of {result.data}, embedded once by the backbone of "
-            f"{result.run}, and on the same {options.tasks:,} tasks in each setting: {options.way}-way, {options.query} "
-            f"queries of each class, seed {options.seed}. Mean accuracy in %, with 95 % intervals. Marked: the best head "
-            "of a column, and those whose paired difference to it is within its 95 % interval. Class balance: what a "
-            "head knows of the class proportions of the queries."
+            f"{result.run}, and on the same {options.tasks:,} tasks in each setting: {options.way}-way, "
+            f"{options.query} queries of each class, seed {options.seed}. Mean accuracy in %, with 95 % intervals. "
+            "Marked: the best head of a column, and those whose paired difference to it is within its 95 % interval. "
+            "Class balance: what a head knows of the class proportions of the queries."
         ),
         Paragraph(_tuning(result)),
         Grid(("setting", "queries"), tuple((name, DESCRIPTIONS[name]) for name in named)),
@@ -211,8 +211,8 @@ def _tuning(result: BenchmarkResult) -> str:
         return "All heads have their default settings, which are those of their papers where not said otherwise."
     return (
         "The settings of each head were chosen on the validation classes, never on these: those of the largest mean "
-        f"accuracy over balanced and Dirichlet(2) queries, {result.options.tune_tasks} tasks each. No head is told which "
-        "setting it is tested in."
+        f"accuracy over balanced and Dirichlet(2) queries, {result.options.tune_tasks} tasks each. No head is told "
+        "which setting it is tested in."
     )
 
 
