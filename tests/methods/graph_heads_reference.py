@@ -183,7 +183,7 @@ def adaptive_manifold(support, labels, query, way, k=5):
 
     parameters = [prototypes(support, labels, way), np.ones((nodes, nodes)), np.ones((nodes, nodes))]
     moments = [[np.zeros_like(one), 0.0] for one in parameters]
-    for step in (1,):
+    for step in (1,):  # gradients by differences take long
         scale = mean_near(parameters[0])  # no gradient flows through it
         slopes = []
         for number, values in enumerate(parameters):
@@ -204,13 +204,3 @@ def adaptive_manifold(support, labels, query, way, k=5):
             update = mean / (1 - 0.9**step) / (np.sqrt(square / (1 - 0.999**step)) + 1e-8)
             parameters[number] = parameters[number] - 1e-2 * update
     return logits(*parameters, mean_near(parameters[0]))[n:]
-
-
-    "adaptive_manifold",
-    "epnet",
-    "ilpc",
-    "propagated_prototypes",
-    "proto_lp",
-    "tafssl",
-    "transductive_fine_tuning",
-]
