@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tpn.errors import TPNError
-from tpn.files import check_target, resolved, write_text
+from tpn.files import building, check_target, resolved, write_text
 from tpn.labelling.folder_labels import FolderLabels
 from tpn.labelling.label_json import as_coco, as_label_studio
-from tpn.labelling.sorting import check_sorting, making_folder, sort_images
+from tpn.labelling.sorting import check_sorting, sort_images
 from tpn.progress import progress
 from tpn.text import as_text
 
@@ -80,7 +80,7 @@ def write_label_studio(labels: FolderLabels, file: Path) -> int:
 def write_imagefolder(labels: FolderLabels, target: Path) -> int:
     """Write a folder that `load_dataset("imagefolder")` of Hugging Face reads: labelled images, and metadata.csv."""
     rows = [row for row in labels.labelled_rows() if row.label]
-    with making_folder(resolved(target)) as part, progress("copying", len(rows), "images") as advance:
+    with building(resolved(target)) as part, progress("copying", len(rows), "images") as advance:
         for row in rows:
             place = part / "images" / row.path
             place.parent.mkdir(parents=True, exist_ok=True)

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from tpn.errors import TPNError
+from tpn.files import read_limited
 from tpn.labelling.label_json import read_json_labels
 from tpn.labelling.spreadsheet_cells import without_guard
 from tpn.text import printable
 
 KnownLabels: TypeAlias = str | Path | Mapping[str, str] | Iterable[Any]
 DELIMITERS = ",;\t|"
-LARGEST_LIST = 2**28
 NO_LABEL = {"unlabelled", "unlabeled", "-1"}
 """Texts in the column of labels that mean that an image has none (in small letters)."""
 NAMES_OF_COLUMNS = {"file_name": "path"}
@@ -132,9 +132,7 @@ def read_rows(file: Path) -> list[tuple[int, str, str, bool]]:
 def read_text(file: Path) -> str:
     """Read a text file in UTF-16 (if its first bytes say so), UTF-8 or Windows-1252."""
     try:
-        if file.stat().st_size > LARGEST_LIST:
-            raise TPNError(f"{file} is too large for a list of labels.")
-        content = file.read_bytes()
+        content = read_limited(file)
     except OSError as failure:
         raise TPNError(f"Cannot read {file}: {failure.strerror or failure}.") from failure
     marks = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}

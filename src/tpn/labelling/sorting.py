@@ -1,16 +1,13 @@
 """Sorting labelled images into a folder for each class."""
 
-import glob
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from tpn.errors import TPNError
-from tpn.files import UNFINISHED, explaining_failure, make_folder, resolved, sync_folder
+from tpn.files import building, resolved
 from tpn.labelling.folder_labels import FolderLabels
 from tpn.progress import progress
 
@@ -38,7 +35,7 @@ def sort_images(labels: FolderLabels, target: Path, how: Literal["copy", "link"]
     Images without a label go into a folder called `rest`.
     """
     places = plan(labels, rest)
-    with making_folder(resolved(target)) as part, progress("sorting", len(places), "images") as advance:
+    with building(resolved(target)) as part, progress("sorting", len(places), "images") as advance:
         for name, place in places.items():
             new = part / place
             new.parent.mkdir(exist_ok=True)
@@ -48,24 +45,6 @@ def sort_images(labels: FolderLabels, target: Path, how: Literal["copy", "link"]
                 new.symlink_to((labels.folder / name).resolve())
             advance(1)
     return len(places)
-
-
-@contextmanager
-def making_folder(target: Path) -> Iterator[Path]:
-    """Fill a folder that becomes `target` once it is complete; if anything fails, nothing is left."""
-    part = target.with_name(f".{target.name}.{os.getpid()}{UNFINISHED}")
-    for left in target.parent.glob(f".{glob.escape(target.name)}.*{UNFINISHED}"):  # of a process that was killed
-        shutil.rmtree(left, ignore_errors=True)
-    make_folder(part)
-    try:
-        with explaining_failure(target):
-            yield part
-            if target.is_dir():
-                target.rmdir()  # it is empty
-            os.rename(part, target)
-            sync_folder(target.parent)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
 
 
 def plan(labels: FolderLabels, rest: str = UNLABELLED) -> dict[str, str]:

@@ -10,6 +10,8 @@ from tpn.errors import TPNError
 from tpn.labelling.label_lists import KnownLabels
 from tpn.workflows.options import CacheOptions, DeviceOptions, Flag
 
+MOST_ROUNDS = 1000
+
 
 @runtime_checkable
 class Array(Protocol):
@@ -83,8 +85,17 @@ class LabelOptions(DeviceOptions, CacheOptions, SessionOptions):
     def __post_init__(self) -> None:
         if not 0 <= self.min_confidence <= 1:
             raise TPNError(f"--min-confidence must be at least 0 and at most 1, not {self.min_confidence}.")
-        for name, least in (("suggest", 0), ("max_per_class", 1), ("neighbours", 1), ("rounds", 0)):
-            if (value := getattr(self, name)) is not None and value < least:
-                raise TPNError(f"--{name.replace('_', '-')} must be at least {least}, not {value}.")
+        limits = (
+            ("suggest", 0, 10**9),
+            ("max_per_class", 1, 10**9),
+            ("neighbours", 1, 10**6),
+            ("rounds", 0, MOST_ROUNDS),
+        )
+        for name, least, most in limits:
+            value, flag = getattr(self, name), f"--{name.replace('_', '-')}"
+            if value is not None and value < least:
+                raise TPNError(f"{flag} must be at least {least}, not {value}.")
+            if value is not None and value > most:
+                raise TPNError(f"{flag} must be at most {most}, not {value}.")
         if not 0 <= self.alpha < 1:
             raise TPNError(f"--alpha must be at least 0 and below 1, not {self.alpha}.")
