@@ -19,7 +19,7 @@ from PIL import Image
 import tpn
 from tpn.images.opening import open_images
 
-CLASSES, EACH, LABELS = 8, 40, 30
+CLASSES, EACH, LABELS = 8, 40, 24
 WIDTH, HEIGHT, GIF_WIDTH = 1280, 800, 880
 LARGEST_GIF = 3_000_000
 

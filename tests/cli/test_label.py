@@ -304,7 +304,7 @@ def test_a_run_of_ones_own(place, colour_run, capsys, scale):
 def test_networks_that_do_not_fit(place, runs, refused):
     call = ["label", "photos", "--labels", "few.csv", "--backbone"]
     assert "backbone 'resnet'" in refused(*call, "resnet")
-    assert "backbone ''" in refused(*call, "")
+    assert "--backbone is empty" in refused(*call, "")
     assert "1 channel" in refused(*call, runs / "one")
     learned = ["label", "photos", "--labels", "few.csv", "--length-scale", "learned"]
     assert "--length-scale learned" in refused(*learned)
@@ -344,7 +344,7 @@ def test_nothing_is_replaced_without_being_asked(place, refused):
         (["--device", "tpu"], "tpu"),
         (["--threads", "0"], "--threads must be"),
         (["--out", "."], "Is a directory"),
-        (["--out", ""], "Is a directory"),
+        (["--out", ""], "--out is empty"),
         (["--out", "/"], "Is a directory"),
         (["--out", "no/such/folder.csv"], "There is no folder"),
         (["--page", "photos"], "Is a directory"),
@@ -385,7 +385,7 @@ def test_a_list_named_in_another_way_is_not_written_over(place, refused):
         ("nowhere", "nowhere does not exist"),
         ("few.csv", "few.csv is a file, not a folder"),
         ("empty", "There are no images in empty"),
-        ("", "There are no images in ."),
+        ("", "An argument is empty"),
     ],
 )
 def test_wrong_folders(place, refused, folder, complaint):
