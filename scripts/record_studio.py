@@ -71,8 +71,9 @@ def until(page: Any, script: str, seconds: float = 600.0) -> None:
     """Wait until a script in the page says yes."""
     end = time.monotonic() + seconds
     while not page.evaluate(script):
-        if time.monotonic() > end:
-            raise TimeoutError(script)
+        problem = page.evaluate("studio.state ? studio.state.progress.error || studio.state.error : ''")
+        if problem or time.monotonic() > end:
+            raise RuntimeError(problem or script)
         time.sleep(0.05)
 
 
