@@ -46,7 +46,9 @@ class Kills(Campaign):
         self.run_folder = self.workspace / "network"
         if not (self.run_folder / "model.safetensors").is_file():
             shutil.rmtree(self.run_folder, ignore_errors=True)
-            assert call(main, ["train", "tpn", *flags(**TINY, out=self.run_folder)])[0] == 0
+            data = {"data": f"folder:{self.images}", "cache": self.workspace / "cache"}
+            code, printed = call(main, ["train", "tpn", *flags(**TINY, **data, out=self.run_folder)])
+            assert code == 0, printed
         self.expected: dict[str, dict[str, bytes]] = {}
 
     def run(self, number: int, chance: random.Random) -> Case:
