@@ -70,7 +70,7 @@ def _archives(files: dict[str, bytes]) -> list[tuple[str, bytes]]:
     archives = []
     for kind in ("tar", "tar.gz", "tar.bz2", "tar.xz"):
         stream = io.BytesIO()
-        with tarfile.open(fileobj=stream, mode=f"w:{kind[4:]}") as archive:
+        with tarfile.open(fileobj=stream, mode=f"w:{kind[4:]}") as archive:  # type: ignore[call-overload]
             for name, content in files.items():
                 entry = tarfile.TarInfo(name)
                 entry.size = len(content)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tpn.methods._registry import list_methods, register_method
     from tpn.runs.loading import load
     from tpn.semi_supervised.label_propagator import LabelPropagator
+    from tpn.workflows.benchmark import BenchmarkResult, benchmark
     from tpn.workflows.compare import Comparison, compare
     from tpn.workflows.data import DataInfo, data_info, prepare_data, show_data
     from tpn.workflows.evaluate import EvaluationResult, evaluate
@@ -53,6 +54,7 @@ _HOMES = {
     "methods._registry": ("list_methods", "register_method"),
     "runs.loading": ("load",),
     "semi_supervised.label_propagator": ("LabelPropagator",),
+    "workflows.benchmark": ("BenchmarkResult", "benchmark"),
     "workflows.compare": ("Comparison", "compare"),
     "workflows.data": ("DataInfo", "data_info", "prepare_data", "show_data"),
     "workflows.evaluate": ("EvaluationResult", "evaluate"),
@@ -70,13 +72,13 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [  # noqa: RUF022 (loaded lazily, in the order of use)
     "open_images", "images_from", "data_info", "prepare_data", "show_data",
-    "train", "pretrain", "train_splits", "evaluate", "compare", "predict", "plot_run", "load",
+    "train", "pretrain", "train_splits", "evaluate", "compare", "benchmark", "predict", "plot_run", "load",
     "label_folder", "LabelPropagator",
     "reproduce", "list_experiments",
     "list_methods", "describe_methods", "register_method", "list_backbones", "register_backbone",
     "Images", "Split", "Setting", "Episode", "Task", "TrainingTask", "Method", "Info", "Config", "Dimensions",
-    "TrainingRun", "EvaluationResult", "Comparison", "Predictions", "SplitsResult", "FolderLabels", "DataInfo",
-    "RunPlots", "MethodList", "PaperResult",
+    "TrainingRun", "EvaluationResult", "Comparison", "BenchmarkResult", "Predictions", "SplitsResult", "FolderLabels",
+    "DataInfo", "RunPlots", "MethodList", "PaperResult",
     "TPNError", "TPNWarning", "Interrupted", "__version__",
 ]  # fmt: skip
 

@@ -21,6 +21,7 @@ COMMANDS = {
     "splits": "train and test a semi-supervised method on several partitions into labelled and unlabelled images",
     "evaluate": "test a trained method on classes it has never seen",
     "compare": "test several methods on the same episodes, with paired differences",
+    "benchmark": "test many heads on the backbone of a run, in balanced and realistic settings",
     "paper": "run an experiment of the paper, and compare the results with the published numbers",
     "plot": "plot a run's learning curve, and an episode",
     "methods": "list the few-shot methods",

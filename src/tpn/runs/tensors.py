@@ -55,5 +55,13 @@ def _digest(tensors: dict[str, Tensor], facts: dict[str, Any]) -> str:
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"\0{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
-        digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy())
+        digest.update(memoryview(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy()))
     return digest.hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """Return a digest of the content of a file."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    except OSError as failure:
+        raise TPNError(f"Cannot read {path}: {failure.strerror}.") from failure

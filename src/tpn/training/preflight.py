@@ -28,6 +28,9 @@ def check(run: Run, config: RunConfig, execution: Execution, resume: bool) -> No
         raise TPNError(f"{run.folder} lies among the images of {config.data}: choose another --out.")
     if find_method(config.method).info.unlabelled == "needs" and not config.episode.unlabelled:
         raise TPNError(f"{config.method} learns from unlabelled images: --unlabelled must be at least 1.")
+    if config.episode.open_classes or config.episode.whole:
+        flag = "--open-classes" if config.episode.open_classes else "--whole"
+        raise TPNError(f"{flag} is for tests: training needs queries of the classes of an episode.")
     if run.exists:
         check_resuming(run, config, resume)
         return

@@ -11,6 +11,9 @@ from tpn.runs.config import RunConfig
 from tpn.runs.folder import Run, find_run
 from tpn.runs.loading import load, weights_digest
 
+SAME_WEIGHTS = {"conv4", "conv4-linear", "conv4-maps"}
+"""Backbones whose weights have the same names and shapes: they differ in pooling, padding or their last ReLU only."""
+
 
 def initial_weights(init: Path | str | None, before: RunConfig | None = None) -> dict[str, str | None]:
     """Return the settings that record a warm start: the folder of the other run, and a digest of its weights.
@@ -34,11 +37,12 @@ def check_initial(config: RunConfig) -> None:
     if config.init is None:
         return
     source = Run(config.init).read_config()
+    mine_and_others = {config.settings.backbone, source.settings.backbone}
     for name, mine, other in (
         ("backbone", config.settings.backbone, source.settings.backbone),
         ("channels", config.channels, source.channels),
     ):
-        if mine != other:
+        if mine != other and not (name == "backbone" and mine_and_others <= SAME_WEIGHTS):
             raise TPNError(f"--init {config.init} does not fit: its {name} is {other}, but this run's is {mine}.")
     partitions = {
         (setting.labelled_share, setting.unlabelled > 0, setting.split_seed)
