@@ -95,8 +95,8 @@ class Evidence:
 
         with threads(self.workers) as run:
             parts = list(run(of_block, range(0, len(scores), ROWS)))
-        sums, sizes = (np.sum([part[index] for part in parts], axis=0, dtype=np.float64) for index in (0, 1))
-        return sums, np.maximum(sizes, 1e-12)
+        sums = np.asarray(np.sum([part[0] for part in parts], axis=0, dtype=np.float64))
+        return sums, np.maximum(np.sum([part[1] for part in parts], axis=0), 1e-12)
 
 
 def squared_lengths(points: Any) -> np.ndarray:

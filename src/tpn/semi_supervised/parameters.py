@@ -83,7 +83,7 @@ def class_balance(class_prior: Any, classes: np.ndarray) -> np.ndarray | None:
 
 def check_integer(name: str, value: Any, least: int, owner: str = "LabelPropagator") -> None:
     """Refuse anything but whole numbers from `least` on."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+    if type(value) is bool or not isinstance(value, Integral) or int(value) < least:
         raise refusal(name, f"an integer of at least {least}", value, owner)
 
 
@@ -96,7 +96,7 @@ def check_number(
     owner: str = "LabelPropagator",
 ) -> None:
     """Refuse anything but numbers between the bounds; `closed` includes the lower one."""
-    usable = isinstance(value, Real) and not isinstance(value, bool)
+    usable = type(value) is not bool and isinstance(value, Real)
     if not usable or not (value >= above if closed else value > above) or not value < below:
         raise refusal(name, f"a number in {'[' if closed else '('}{above:g}, {below:g})", value, owner)
 

@@ -78,7 +78,8 @@ class DiscriminantModel:
             covariance -= (means * (sizes / sizes.sum())[:, None]).T @ means
         ridge = SHRINKAGE * np.trace(covariance) / len(covariance)
         covariance[np.diag_indices_from(covariance)] += max(ridge, 1e-9)
-        self.coef = np.linalg.solve(covariance, means.T).T
+        with threads(1):  # so small that several threads take longer
+            self.coef = np.linalg.solve(covariance, means.T).T
         self.intercept = -np.vecdot(means, self.coef) / 2
         return self
 
