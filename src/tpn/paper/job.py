@@ -1,13 +1,14 @@
 """The unit of work of an experiment, one training and all its tests, and the files with its results."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from tpn.allocator import keep_freed_memory
+from tpn.digests import check_digest, with_digest
 from tpn.episodes.setting import TEST_SEED, Setting
 from tpn.errors import TPNError
 from tpn.files import make_folder, read_json, write_text
@@ -16,7 +17,7 @@ from tpn.paper.recipe import Test
 from tpn.runs.config import RunConfig
 from tpn.runs.folder import Run
 from tpn.runs.settings_json import from_json
-from tpn.training.device import Execution, Precision, find_device
+from tpn.training.device import Execution, Precision, compilation_pays, find_device
 
 FORMAT = 1
 
@@ -29,15 +30,19 @@ class Computing:
     device: str = "auto"
     precision: Precision = "auto"
     compile: bool = False
+    no_compile: bool = False
     cache: str | None = None
     """The folder for prepared images."""
 
-    def prepare(self) -> Execution:
-        """Prepare this process for heavy work, and find the device."""
+    def prepare(self, config: RunConfig) -> Execution:
+        """Prepare this process for a training with these settings, and find the device."""
         keep_freed_memory()
         torch.set_num_threads(self.threads)
         torch.backends.cudnn.allow_tf32 = False  # float32 means float32
-        return Execution(find_device(self.device)).with_precision(self.precision, self.compile)
+        execution = Execution(find_device(self.device)).with_precision(self.precision, self.compile)
+        if not self.compile and not self.no_compile and compilation_pays(config, execution):
+            return replace(execution, compile=True)
+        return execution
 
 
 @dataclass(frozen=True)
@@ -105,7 +110,7 @@ def read_result(job: Job) -> dict[str, Any] | None:
     """Return the results of a job so far, whether or not its run still exists."""
     if not job.result_file.is_file():
         return None
-    result = read_json(job.result_file)
+    result = check_digest(read_json(job.result_file), job.result_file)
     tests, trained = result.get("tests"), result.get("trained")
     whole = isinstance(trained, dict) and isinstance(tests, list) and all(isinstance(test, dict) for test in tests)
     if result.get("format") != FORMAT or not whole:
@@ -123,7 +128,7 @@ def find_test(job: Job, test: Test, result: dict[str, Any] | None) -> dict[str, 
 def read_timing(job: Job, test: Test) -> dict[str, Any] | None:
     """Return the times of the solvers on the episodes of a test, or None if they were not measured."""
     file = job.timing_file(test)
-    return read_json(file) if test.time_solvers and file.is_file() else None
+    return check_digest(read_json(file), file) if test.time_solvers and file.is_file() else None
 
 
 def lacks_timing(job: Job, test: Test) -> bool:
@@ -140,4 +145,4 @@ def finished(job: Job) -> bool:
 def write_result(file: Path, result: dict[str, Any]) -> None:
     """Write the results of a job, or the times of the solvers, as JSON."""
     make_folder(file.parent)
-    write_text(file, json.dumps(result) + "\n")
+    write_text(file, json.dumps(with_digest(result)) + "\n")
