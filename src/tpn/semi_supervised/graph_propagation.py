@@ -34,6 +34,8 @@ class GraphPropagation:
     max_iter: int
     n_jobs: int | None
     n_features_in_: int
+    classes_: np.ndarray
+    transduction_: np.ndarray
 
     if TYPE_CHECKING:
 

@@ -88,7 +88,7 @@ class PointGraph:
             self._neighbours = Neighbours(self.points, self.n_neighbors, self.search, self.n_jobs)
         return self._neighbours
 
-    def edges_from(self, points: Points) -> Edges:
+    def edges_from(self, points: Any) -> Edges:
         """Connect new points with their nearest nodes."""
         if sparse.issparse(points) != sparse.issparse(self.points):
             points = points.toarray() if sparse.issparse(points) else sparse.csr_array(points)

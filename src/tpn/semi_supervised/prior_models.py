@@ -59,7 +59,9 @@ def build_prior_model(
         return ConstantModel(np.full(n_classes, 1 / n_classes) if class_balance is None else class_balance)
     if estimator == "discriminant" and not dense:
         raise ValueError('The \'estimator\' parameter cannot be "discriminant" for sparse points: take "linear".')
-    return {"discriminant": DiscriminantModel, "linear": LinearModel, "prototypes": PrototypeModel}[estimator]()
+    if estimator == "discriminant":
+        return DiscriminantModel()
+    return LinearModel() if estimator == "linear" else PrototypeModel()
 
 
 class DiscriminantModel:
