@@ -117,3 +117,13 @@ def test_a_damaged_graph_is_refused(tmp_path):
             LabelPropagator.from_graph(tmp_path)
     with pytest.raises(TPNError, match="holds no graph"):
         LabelPropagator.from_graph(tmp_path / "elsewhere")
+
+
+def test_half_precision_and_memory_maps_become_single_precision(tmp_path):
+    X, _, y = points(5, 300)
+    np.save(tmp_path / "points.npy", X.astype(np.float16))
+    mapped = np.load(tmp_path / "points.npy", mmap_mode="r")
+    model = LabelPropagator().fit(mapped, y)
+    assert model.label_distributions_.dtype == np.float32
+    again = LabelPropagator().fit(X.astype(np.float16).astype(np.float32), y)
+    np.testing.assert_allclose(model.label_distributions_, again.label_distributions_, atol=1e-6)

@@ -10,7 +10,7 @@ from tpn.semi_supervised.graph_propagation import GraphPropagation
 from tpn.semi_supervised.label_encoding import encode
 from tpn.semi_supervised.neighbours import Search
 from tpn.semi_supervised.out_of_sample import OutOfSamplePrediction
-from tpn.semi_supervised.parameters import check_parameters, check_weights
+from tpn.semi_supervised.parameters import check_parameters, check_weights, float_types
 from tpn.semi_supervised.point_graph import FittedGraph, PointGraph
 from tpn.semi_supervised.precomputed_graph import PrecomputedGraph, looks_like_a_graph
 
@@ -160,7 +160,7 @@ class LabelPropagator(GraphPropagation, OutOfSamplePrediction, BaseEstimator):  
         check_parameters(self)
         if y is None:
             raise ValueError("This LabelPropagator estimator requires y to be passed, but the target y is None.")
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32])
+        X = validate_data(self, X, accept_sparse="csr", dtype=float_types(X))
         weights = check_weights(sample_weight, X.shape[0])
         labels = encode(y, X.shape[0])
         graph = self._build_graph(X, weights)

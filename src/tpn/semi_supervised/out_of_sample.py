@@ -7,6 +7,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tpn.semi_supervised import postprocessing as post
+from tpn.semi_supervised.parameters import float_types
 from tpn.semi_supervised.point_graph import Edges, FittedGraph
 from tpn.semi_supervised.transduction import WALK_CONTINUATION, Result, Transduction
 
@@ -70,7 +71,7 @@ class OutOfSamplePrediction(ClassifierMixin):  # type: ignore[misc]
 
     def _edges(self, X: Any) -> Edges:
         check_is_fitted(self, "classes_")
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        X = validate_data(self, X, accept_sparse="csr", dtype=float_types(X), reset=False)
         return self._graph.edges_from(X)
 
     def _predict(self, edges: Edges) -> tuple[np.ndarray, np.ndarray]:

@@ -48,6 +48,11 @@ def check_parameters(model: Any) -> None:
         check_integer("n_jobs", model.n_jobs, -(2**31))
 
 
+def float_types(X: Any) -> list[type]:
+    """Return the types that points are kept in, the first for all others: half precision becomes single, not double."""
+    return [np.float32] if getattr(X, "dtype", None) == np.float16 else [np.float64, np.float32]
+
+
 def check_weights(sample_weight: Any, number: int) -> np.ndarray | None:
     """Return the weights of points, if there are any: finite, not negative, and not all zero."""
     if sample_weight is None:

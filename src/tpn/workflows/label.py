@@ -102,7 +102,7 @@ def label_folder(folder: str | Path, *, progress: bool = True, **options: Any) -
             y = np.array([codes[images.labels[name]] if name in images.labels else -1 for name in names])
             propagator = LabelPropagator(
                 n_neighbors=settings.neighbours,
-                alpha=settings.alpha,
+                alpha="auto" if settings.alpha is None else settings.alpha,
                 rounds=settings.rounds,
                 class_prior="estimated" if settings.class_prior == "estimated" else None,
                 length_scale=length_scale,
