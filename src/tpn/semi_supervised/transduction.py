@@ -114,22 +114,18 @@ class Transduction:
         for turn in range(count):
             before = previous.rounds[turn] if previous is not None and turn < len(previous.rounds) else None
             earlier = before or (rounds[-1] if rounds else None)
+            start = before.propagated if before else None
+            if start is None and rounds:
+                start = rounds[-1].propagated
             evidence = Evidence(self.points, self.standardise, labels, labelled, scores, self.mass, settings.workers)
             model = build_model().fit(evidence, earlier.model if earlier else None)
             tol = settings.tol if turn == count - 1 else max(settings.tol, ROUGH_TOLERANCE)
-            solution = system.solve(
-                known,
-                self.prior(model),
-                settings.alpha,
-                tol,
-                settings.max_iter,
-                earlier.propagated if earlier else None,
-            )
+            solution = system.solve(known, self.prior(model), settings.alpha, tol, settings.max_iter, start)
             factors = np.ones(n_classes)
             if settings.correct_balance:
-                start = before.factors if before else None
+                nearly = before.factors if before else None
                 factors = post.class_balance_factors(
-                    solution.values[~labelled], float(weight.sum()), settings.class_balance, mass, start
+                    solution.values[~labelled], float(weight.sum()), settings.class_balance, mass, nearly
                 )
             rounds.append(Round(model, solution.values, factors))
             scores = post.balance_classes(solution.values, factors)
