@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from tpn.methods._method import Dimensions, Info, Method
     from tpn.methods._registry import list_methods, register_method
     from tpn.runs.loading import load
+    from tpn.semi_supervised.feature_scaling import FeatureScaler
     from tpn.semi_supervised.label_propagator import LabelPropagator
+    from tpn.semi_supervised.labelled_split import LabelledSplit
     from tpn.workflows.benchmark import BenchmarkResult, benchmark
     from tpn.workflows.compare import Comparison, compare
     from tpn.workflows.data import DataInfo, data_info, prepare_data, show_data
@@ -53,7 +55,9 @@ _HOMES = {
     "methods._method": ("Dimensions", "Info", "Method"),
     "methods._registry": ("list_methods", "register_method"),
     "runs.loading": ("load",),
+    "semi_supervised.feature_scaling": ("FeatureScaler",),
     "semi_supervised.label_propagator": ("LabelPropagator",),
+    "semi_supervised.labelled_split": ("LabelledSplit",),
     "workflows.benchmark": ("BenchmarkResult", "benchmark"),
     "workflows.compare": ("Comparison", "compare"),
     "workflows.data": ("DataInfo", "data_info", "prepare_data", "show_data"),
@@ -73,7 +77,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [  # noqa: RUF022 (loaded lazily, in the order of use)
     "open_images", "images_from", "data_info", "prepare_data", "show_data",
     "train", "pretrain", "train_splits", "evaluate", "compare", "benchmark", "predict", "plot_run", "load",
-    "label_folder", "LabelPropagator",
+    "label_folder", "LabelPropagator", "LabelledSplit", "FeatureScaler",
     "reproduce", "list_experiments",
     "list_methods", "describe_methods", "register_method", "list_backbones", "register_backbone",
     "Images", "Split", "Setting", "Episode", "Task", "TrainingTask", "Method", "Info", "Config", "Dimensions",
