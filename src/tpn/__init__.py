@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tpn.methods._registry import list_methods, register_method
     from tpn.runs.loading import load
     from tpn.semi_supervised.label_propagator import LabelPropagator
+    from tpn.workflows.backbones import BackboneList, describe_backbones, get_backbone
     from tpn.workflows.compare import Comparison, compare
     from tpn.workflows.data import DataInfo, data_info, prepare_data, show_data
     from tpn.workflows.evaluate import EvaluationResult, evaluate
@@ -53,6 +54,7 @@ _HOMES = {
     "methods._registry": ("list_methods", "register_method"),
     "runs.loading": ("load",),
     "semi_supervised.label_propagator": ("LabelPropagator",),
+    "workflows.backbones": ("BackboneList", "describe_backbones", "get_backbone"),
     "workflows.compare": ("Comparison", "compare"),
     "workflows.data": ("DataInfo", "data_info", "prepare_data", "show_data"),
     "workflows.evaluate": ("EvaluationResult", "evaluate"),
@@ -74,9 +76,10 @@ __all__ = [  # noqa: RUF022 (loaded lazily, in the order of use)
     "label_folder", "LabelPropagator",
     "reproduce", "list_experiments",
     "list_methods", "describe_methods", "register_method", "list_backbones", "register_backbone",
+    "describe_backbones", "get_backbone",
     "Images", "Split", "Setting", "Episode", "Task", "TrainingTask", "Method", "Info", "Config", "Dimensions",
     "TrainingRun", "EvaluationResult", "Comparison", "Predictions", "SplitsResult", "FolderLabels", "DataInfo",
-    "RunPlots", "MethodList", "PaperResult",
+    "RunPlots", "MethodList", "BackboneList", "PaperResult",
     "TPNError", "TPNWarning", "Interrupted", "__version__",
 ]  # fmt: skip
 

@@ -63,6 +63,7 @@ def label_folder(folder: str | Path, *, progress: bool = True, **options: Any) -
         from tpn.labelling.features import read_features
         from tpn.labelling.labelled_folder import find_images, read_known_labels
         from tpn.labelling.networks import check_learned_scales, find_network
+        from tpn.labelling.pretrained_networks import name_network
         from tpn.labelling.suggestions import suggest
         from tpn.semi_supervised.feature_scaling import scale_features
         from tpn.semi_supervised.label_propagator import LabelPropagator
@@ -73,14 +74,15 @@ def label_folder(folder: str | Path, *, progress: bool = True, **options: Any) -
             outputs.check_apart_from(images.path, images.names)
             read_known_labels(images, settings.labels)
             if settings.length_scale == "learned":
-                check_learned_scales(settings.backbone if settings.features is None else "")
+                check_learned_scales(settings.backbone if settings.features is None else None)
 
             if settings.features is not None:
                 backbone = str(own_features) if own_features is not None else "features"
                 names, features = images.names, read_features(settings.features, len(images.names))
             else:
-                backbone, network = settings.backbone, find_network(settings.backbone, device)
-                cache = cache_folder(settings.cache)
+                network = find_network(settings, device, settings.cache)
+                backbone, cache = network.name, cache_folder(settings.cache)
+                name_network(settings.backbone, network.name)
                 names, features = embed(images.path, images.names, network, cache, device, images.problems)
             for sentence in images.problems.sentences:
                 warnings.warn(sentence, TPNWarning, stacklevel=2)
