@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tpn.workflows.backbones import BackboneList, describe_backbones, get_backbone
     from tpn.workflows.compare import Comparison, compare
     from tpn.workflows.data import DataInfo, data_info, prepare_data, show_data
+    from tpn.workflows.embed import Embedded, embed_images, open_features
     from tpn.workflows.evaluate import EvaluationResult, evaluate
     from tpn.workflows.label import label_folder
     from tpn.workflows.methods import MethodList, describe_methods
@@ -57,6 +58,7 @@ _HOMES = {
     "workflows.backbones": ("BackboneList", "describe_backbones", "get_backbone"),
     "workflows.compare": ("Comparison", "compare"),
     "workflows.data": ("DataInfo", "data_info", "prepare_data", "show_data"),
+    "workflows.embed": ("Embedded", "embed_images", "open_features"),
     "workflows.evaluate": ("EvaluationResult", "evaluate"),
     "labelling.folder_labels": ("FolderLabels",),
     "workflows.label": ("label_folder",),
@@ -73,13 +75,13 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [  # noqa: RUF022 (loaded lazily, in the order of use)
     "open_images", "images_from", "data_info", "prepare_data", "show_data",
     "train", "pretrain", "train_splits", "evaluate", "compare", "predict", "plot_run", "load",
-    "label_folder", "LabelPropagator",
+    "label_folder", "embed_images", "open_features", "LabelPropagator",
     "reproduce", "list_experiments",
     "list_methods", "describe_methods", "register_method", "list_backbones", "register_backbone",
     "describe_backbones", "get_backbone",
     "Images", "Split", "Setting", "Episode", "Task", "TrainingTask", "Method", "Info", "Config", "Dimensions",
-    "TrainingRun", "EvaluationResult", "Comparison", "Predictions", "SplitsResult", "FolderLabels", "DataInfo",
-    "RunPlots", "MethodList", "BackboneList", "PaperResult",
+    "TrainingRun", "EvaluationResult", "Comparison", "Predictions", "SplitsResult", "FolderLabels", "Embedded",
+    "DataInfo", "RunPlots", "MethodList", "BackboneList", "PaperResult",
     "TPNError", "TPNWarning", "Interrupted", "__version__",
 ]  # fmt: skip
 

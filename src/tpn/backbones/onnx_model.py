@@ -41,7 +41,7 @@ class OnnxModel:
     """
 
     def __init__(
-        self, model: Path | bytes, given: OnnxInput = OnnxInput(), title: str = "", cuda: bool = False
+        self, model: Path | bytes, given: OnnxInput = AS_THE_MODEL_SAYS, title: str = "", cuda: bool = False
     ) -> None:
         self.title = title or str(model)
         runtime = import_onnxruntime()

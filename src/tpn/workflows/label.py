@@ -60,7 +60,7 @@ def label_folder(folder: str | Path, *, progress: bool = True, **options: Any) -
         # torch, which these need, is loaded only now: what was refused above was refused at once
         from tpn.images.store_cache import cache_folder
         from tpn.labelling.embedding import embed
-        from tpn.labelling.features import read_features
+        from tpn.labelling.features import features_for
         from tpn.labelling.labelled_folder import find_images, read_known_labels
         from tpn.labelling.networks import check_learned_scales, find_network
         from tpn.labelling.pretrained_networks import name_network
@@ -78,7 +78,7 @@ def label_folder(folder: str | Path, *, progress: bool = True, **options: Any) -
 
             if settings.features is not None:
                 backbone = str(own_features) if own_features is not None else "features"
-                names, features = images.names, read_features(settings.features, len(images.names))
+                names, features = features_for(settings.features, images.names, images.problems)
             else:
                 network = find_network(settings, device, settings.cache)
                 backbone, cache = network.name, cache_folder(settings.cache)

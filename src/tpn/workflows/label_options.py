@@ -29,8 +29,8 @@ class LabelOptions(NetworkOptions, DeviceOptions, CacheOptions):
     mapping of paths to labels, pairs, or a data frame. By default, labelled images are in a sub-folder for each class,
     and the others beside these sub-folders or in one called `unlabelled`."""
     features: Annotated[str | Path | Array | None, arg(constructor=Path, metavar="FILE")] = None
-    """Features that you have already, instead of a network's: a matrix (.npy; in Python also an array) with a row for
-    each image, in the order of their paths."""
+    """Features that you have already, instead of a network's: a folder that `tpn embed` wrote; or a matrix (.npy; in
+    Python also an array) with a row for each image, in the order of their paths."""
     out: Path | None = None
     """The file for the labels: path, label, confidence (default: none is written)."""
     page: Path | None = None
