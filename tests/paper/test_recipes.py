@@ -8,11 +8,12 @@ import pytest
 from tpn.cli import main
 from tpn.episodes.setting import Setting
 from tpn.errors import TPNError
+from tpn.methods._config import Config
 from tpn.methods._registry import find_method
 from tpn.paper import published, recipe
 from tpn.paper.budget import BUDGETS, Budget
 from tpn.paper.experiments import EXPERIMENTS, find_experiment
-from tpn.paper.plan import settings_for
+from tpn.paper.plan import images_in, settings_for
 from tpn.paper.tables import systems
 
 FULL, QUICK = BUDGETS["full"], BUDGETS["quick"]
@@ -137,7 +138,7 @@ def test_every_training_can_be_set_up_and_its_test_be_made(budget):
             assert not info.fixed_way or cell.training.episode.way == cell.test.episode.way
             assert not info.fixed_shot or cell.training.episode.shot == cell.test.episode.shot
             if experiment.name == "resnet":
-                assert settings.backbone == {"full": "resnet12", "quick": "resnet12-16"}[budget]
+                assert settings.backbone == {"full": "resnet12"}.get(budget, "resnet12-16")
 
 
 def test_the_full_budget_is_the_paper():
@@ -158,8 +159,10 @@ def test_the_quick_budget_is_the_same_for_everyone():
     for training in EVERY_TRAINING:
         settings = settings_for(training, QUICK)
         validations = -(-settings.episodes // settings.validate_every)
-        costs.add((settings.episodes, settings.schedule, validations, settings.validation_episodes, settings.patience))
-    assert costs == {(100, "linear", 2, 10, 0)}
+        costs.add((settings.episodes, validations, settings.validation_episodes, settings.patience))
+        own = find_method(training.method).Config(**dict(training.settings))
+        assert settings.schedule == own.schedule, "a schedule that ends after 100 episodes would starve TPN"
+    assert costs == {(100, 2, 10, 0)}
     assert (QUICK.image_size, QUICK.test_episodes, QUICK.splits) == (28, 60, 3)
 
 
@@ -181,7 +184,17 @@ def test_overriding_one_setting_changes_just_that(budget, name):
         changed = {key for key in before if before[key] != after[key]}
         assert after[name] == OVERRIDES[name]
         # validations are evenly spaced: the interval depends on the number of episodes
-        assert changed - {name} <= ({"validate_every"} if (budget, name) == ("quick", "episodes") else set())
+        assert changed - {name} <= ({"validate_every"} if budget != "full" and name == "episodes" else set())
+
+
+def test_at_the_cpu_budget_everyone_has_the_same_images_and_the_same_start():
+    for training in EVERY_TRAINING:
+        settings = settings_for(training, BUDGETS["cpu"])
+        batch = images_in(training.episode, settings)
+        assert 30_000 - batch < settings.episodes * batch <= 30_000
+        assert settings.backbone in ("conv4", "conv4-maps", "resnet12-16")
+        assert settings.schedule == "cosine"
+    assert images_in(Setting(5, 1, 15, unlabelled=5, distractors=5), Config()) == 5 * 16 + 10 * 5
 
 
 def test_validations_are_evenly_spaced():

@@ -20,7 +20,7 @@ from tpn.paper import timing
 from tpn.paper.budget import BUDGETS
 from tpn.paper.experiments import EXPERIMENTS
 from tpn.paper.measured import collect
-from tpn.paper.report.content import warnings
+from tpn.paper.report.content import key, warnings
 from tpn.paper.report.numbers import as_text, main_table
 from tpn.paper.report.report import Report
 from tpn.paper.report.writing import write_report
@@ -131,8 +131,13 @@ def expected(report, cell):
 
 def pair(text):
     """'61.50 ± 0.80' -> 61.5, 0.8."""
-    value, _, uncertainty = text.partition(" ± ")
-    return float(value), float(uncertainty)
+    value, _, uncertainty = text.removesuffix(" †").partition(" ± ")
+    return number(value), float(uncertainty)
+
+
+def number(text):
+    """'−1.25' -> -1.25."""
+    return float(text.replace("−", "-"))
 
 
 @pytest.mark.parametrize("experiment", [table(), semi_supervised()], ids=lambda experiment: experiment.name)
@@ -190,7 +195,7 @@ def test_paired_differences(images, out, experiment, tmp_path):
             mean, error = mean_and_error([a - b for a, b in zip(one[0], other[0], strict=True)])
             factor = 1 if experiment.name == "tiny-semi" else 1.96
             assert pair(text.strip("*")) == pytest.approx((mean, factor * error), abs=0.0051)
-            assert text.startswith(("+", "-", "**+", "**-"))
+            assert text.startswith(("+", "−", "**+", "**−"))
             assert text.startswith("**") == (experiment.name == "tiny" and abs(mean) > 1.96 * error)
 
 
@@ -242,6 +247,19 @@ def test_the_same_results_make_the_same_report(images, out, tmp_path):
         assert path.read_bytes() == (tmp_path / "other" / path.name).read_bytes()
 
 
+def test_weights_that_never_improved_are_marked_where_their_number_stands(images, out):
+    report = report_on(table(), images, out)
+    for best, marked in ((2, 0), (0, 2)):
+        trained = {name: dict(result) for name, result in report.results.trainings.items()}
+        for result in trained.values():
+            episode = best if result["config"]["method"] == "tpn" else 2
+            result["trained"] = {**result["trained"], "best_episode": episode}
+        changed = replace(report, results=replace(report.results, trainings=trained))
+        text = as_text(main_table(changed))
+        assert text.count("†") == marked, "once for each number of TPN"
+        assert ("†" in key(changed)) == bool(marked)
+
+
 def test_other_data_are_marked_and_not_compared(images, out, tmp_path):
     text, markdown, sheet, page = read(report_on(table(), images, out), tmp_path)
     assert any("miniImageNet" in warning and "QuickDraw" in warning for warning in page.warnings)
@@ -270,7 +288,7 @@ def test_differences_from_the_paper_on_the_same_data(images, out, tmp_path):
             continue
         value, uncertainty = expected(report, cell)
         difference = entry[2].removeprefix("difference ")
-        assert float(difference.partition(" ")[0]) == pytest.approx(value - cell.published.value, abs=0.0051)
+        assert number(difference.partition(" ")[0]) == pytest.approx(value - cell.published.value, abs=0.0051)
         both = math.sqrt(uncertainty**2 + (cell.published.uncertainty or 0) ** 2)
         assert pair(difference)[1] == pytest.approx(both, abs=0.0051)
         seen += 1

@@ -36,6 +36,7 @@ from tpn.training import loop
 from tpn.training.device import CPU, Execution
 from tpn.training.distributed import Processes, find_processes
 from tpn.training.learner import Learner
+from tpn.training.setup import draw_step
 
 COUNT, LONGEST = 2, 60
 SETTING = Setting(way=3, shot=2, query=3)
@@ -120,7 +121,7 @@ def learn_once(name: str, processes: Processes) -> dict[str, object]:
     torch.manual_seed(0)
     settings = find_method(name).Config(backbone="conv4-32", **CASES[name])
     method = build_method(name, settings, Dimensions(1, 28, 3, 2, 50, (0.1,), (0.3,))).train().double()
-    task = loop.draw_step(draws(name), 2, CPU, share=processes.share)
+    task = draw_step(draws(name), 2, CPU, share=processes.share)
     learned = Learner(method, processes=processes).learn(replace(task, inputs=task.inputs.double()))
     return {
         "gradients": {name: parameter.grad for name, parameter in method.named_parameters()},
@@ -145,7 +146,7 @@ def learn_unevenly(processes: Processes) -> dict[str, object]:
             return learned
 
     method = Uneven(kind.Config(backbone="conv4-32", batch_size=16), Dimensions(1, 28, 3, 2, 50)).train()
-    task = loop.draw_step(draws("classifier-baseline"), 2, CPU, share=processes.share)
+    task = draw_step(draws("classifier-baseline"), 2, CPU, share=processes.share)
     Learner(method, processes=processes).learn(task)
     return {
         "before": method.before,

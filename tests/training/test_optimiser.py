@@ -6,8 +6,8 @@ import torch
 from tests.training.making import make_steps, training_of
 from tpn.methods._config import Config
 from tpn.methods._method import Dimensions
-from tpn.methods._registry import build_method
-from tpn.training.optimiser import build_optimiser, learning_rate, state_names
+from tpn.methods._registry import build_method, find_method
+from tpn.training.optimiser import build_optimiser, learning_rate, set_learning_rate, state_names
 
 
 def rates(episodes, **settings):
@@ -27,7 +27,22 @@ def test_it_is_dropped_in_steps():
     assert rates((0, 49, 50, 89, 90, 100), **settings) == pytest.approx([0.5, 0.5, 0.1, 0.1, 0.02, 0.02])
 
 
-@pytest.mark.parametrize("schedule", ["halve", "linear", "step", "cosine"])
+def test_one_cycle_rises_and_falls():
+    found = rates((0, 15, 30, 65, 100), schedule="one-cycle")
+    assert found == pytest.approx([0.02, 0.26, 0.5, 0.25, 0], abs=1e-9)
+
+
+def test_the_backbone_can_learn_more_slowly():
+    method = build_method("tpn", find_method("tpn").Config(lr=0.1, backbone_lr=0.1), Dimensions(1, 28, 3, 2, 5))
+    optimiser = build_optimiser(method)
+    set_learning_rate(optimiser, method.config, 0)
+    rate = {id(parameter): group["lr"] for group in optimiser.param_groups for parameter in group["params"]}
+    inside = {id(parameter) for parameter in method.backbone.parameters()}
+    assert len(rate) == len(list(method.parameters()))
+    assert all(value == pytest.approx(0.01 if key in inside else 0.1) for key, value in rate.items())
+
+
+@pytest.mark.parametrize("schedule", ["halve", "linear", "step", "cosine", "one-cycle"])
 def test_it_warms_up_under_every_schedule(schedule):
     cold, warm = rates(range(100), schedule=schedule), rates(range(100), schedule=schedule, warm_up=4)
     assert [one / other for one, other in zip(warm[:6], cold, strict=False)] == pytest.approx(

@@ -63,6 +63,16 @@ def test_a_run_of_the_same_method_gives_all_that_fits(pretrained, tmp_path):
             torch.testing.assert_close(second[key], first[key], msg=key)
 
 
+def test_a_cosine_classifier_of_the_training_classes_is_taken_over(tmp_path):
+    batches = ["--batch-size", "16", "--classifier", "cosine"]
+    assert main(["pretrain", *SHORT, *batches, "--out", str(tmp_path / "first")]) == 0
+    call = ["train", "tpn", *STILL, "--base-loss", "0.5", "--unit-features", "--tasks-per-episode", "2"]
+    assert main([*call, "--init", str(tmp_path / "first"), "--out", str(tmp_path / "second")]) == 0
+    first, second = (load(tmp_path / name).state_dict() for name in ("first", "second"))
+    for name in ("weight", "scale"):
+        torch.testing.assert_close(second[f"base_classifier.{name}"], first[f"head.{name}"])
+
+
 def test_what_does_not_fit_starts_anew(tmp_path):
     """The output layer of MAML for three classes is no start for four."""
     assert main(["train", "maml", *SHORT, "--out", str(tmp_path / "three")]) == 0

@@ -93,7 +93,7 @@ def test_wrong_keywords_and_values(tmp_path, monkeypatch):
         tpn.reproduce("table1", episodess=3)
     with pytest.raises(tpn.TPNError, match=r"^test_episodes must be"):
         tpn.reproduce("table1", test_episodes=0)
-    with pytest.raises(tpn.TPNError, match="budget must be one of full, quick"):
+    with pytest.raises(tpn.TPNError, match="budget must be one of full, cpu, quick"):
         tpn.reproduce("table1", budget="huge")
     with pytest.raises(tpn.TPNError, match="Did you mean table1"):
         tpn.reproduce("tabel1")

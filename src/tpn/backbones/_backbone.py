@@ -4,9 +4,11 @@ from collections.abc import Callable
 from contextlib import nullcontext
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from tpn.backbones._blocks import ConvBlock
 from tpn.errors import TPNError
 
 RECOMPILATIONS = 64
@@ -46,18 +48,31 @@ class Backbone(nn.Module):
     def maps(
         self, images: Float[Tensor, "image channel height width"], blocks: slice = slice(None)
     ) -> Float[Tensor, "image filter mapheight mapwidth"]:
-        """Apply the blocks, or a slice of them: prepared images become feature maps."""
+        """Apply the blocks, or a slice of them: prepared images become feature maps.
+
+        In training, images may be smaller than those that it was built for. Their maps are pooled to the usual grid, so
+        that what follows keeps its width.
+        """
         lowered = self.precision if self.training else None
         with nullcontext() if lowered is None else torch.autocast(images.device.type, lowered):
             maps = images
             for block in (self._compiled if self._compiled and self.training else list(self.blocks))[blocks]:
                 maps = block(maps)
+        if self.training and blocks.stop is None and maps.shape[-2:] != self.map_shape[1:]:
+            maps = F.adaptive_avg_pool2d(maps, self.map_shape[1:])
         return maps.to(images.dtype)
 
     def compile_blocks(self) -> None:
-        """Compile each block with torch.compile, at its first use in training."""
+        """Compile each block with torch.compile, at its first use in training.
+
+        On a CPU, where the convolutions are faster uncompiled, only what follows them is compiled where possible.
+        """
         torch._dynamo.config.recompile_limit = max(RECOMPILATIONS, torch._dynamo.config.recompile_limit)
-        self._compiled = [torch.compile(block) for block in self.blocks]
+        on_cpu = all(parameter.device.type == "cpu" for parameter in self.parameters())
+        self._compiled = [
+            block if on_cpu and isinstance(block, ConvBlock) and block.fuse() else torch.compile(block)
+            for block in self.blocks
+        ]
 
     def forward(
         self, images: Float[Tensor, "image channel height width"]

@@ -7,6 +7,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from tpn.backbones.pooled_batch_norm import pooled_batch_norm
+
 Pool: TypeAlias = Literal["down", "up", "none"]
 SLOPE = 0.1
 """The negative slope of leaky ReLU."""
@@ -36,25 +38,44 @@ class NormalisedConvolution(nn.Module):
 
 
 class ConvBlock(NormalisedConvolution):
-    """3x3 convolution, batch normalisation, optional 2x2 max-pooling, ReLU.
+    """3x3 convolution, batch normalisation, optional 2x2 max-pooling, optional ReLU.
 
     Pooling before the ReLU gives the same result as after it, at a quarter of the cost.
     """
 
-    def __init__(self, channels: int, filters: int, pool: Pool = "down", padded: bool = True) -> None:
+    def __init__(
+        self, channels: int, filters: int, pool: Pool = "down", padded: bool = True, relu: bool = True
+    ) -> None:
         super().__init__(channels, filters, padded=padded)
-        self.pool, self.padded = pool, padded
+        self.pool, self.padded, self.relu = pool, padded, relu
+        self.fused = False
+        """Whether everything after the convolution is one compiled step in training."""
 
     def forward(
         self, maps: Float[Tensor, "image channel height width"]
     ) -> Float[Tensor, "image filter height2 width2"]:
-        return F.relu(pooled(super().forward(maps), self.pool))
+        if self.fused and self.norm.training and self._can_fuse(maps):
+            return pooled_batch_norm(self.convolution(maps), self.norm, self.relu)
+        return self._activated(pooled(super().forward(maps), self.pool))
 
     def after_convolution(
         self, maps: Float[Tensor, "image filter height width"]
     ) -> Float[Tensor, "image filter height2 width2"]:
         """Apply the rest of the block to the output of its convolution."""
-        return F.relu(pooled(self.norm(maps), self.pool))
+        return self._activated(pooled(self.norm(maps), self.pool))
+
+    def fuse(self) -> bool:
+        """Compile everything after the convolution for training on a CPU, if that is possible; return whether it is."""
+        self.fused = type(self.norm) is nn.BatchNorm2d and self.pool != "none"
+        return self.fused
+
+    def _can_fuse(self, maps: Tensor) -> bool:
+        """Return whether these maps can be pooled in whole windows, on a CPU and without mixed precision."""
+        even = all(size % 2 == 0 for size in maps.shape[-2:])
+        return (even or self.pool == "down") and maps.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
+
+    def _activated(self, maps: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        return F.relu(maps) if self.relu else maps
 
     def output_size(self, size: int) -> int:
         """Return the height (or width) of the output for maps of this height (or width)."""

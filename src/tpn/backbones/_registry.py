@@ -29,6 +29,7 @@ AnyNetwork = TypeVar("AnyNetwork", bound=Network)
 
 _BACKBONES: dict[str, Network] = {
     "conv4": Conv4,
+    "conv4-linear": partial(Conv4, last_relu=False),
     "conv4-32": partial(Conv4, filters=32),
     "conv4-maps": WideMaps,
     "resnet12": ResNet12,

@@ -24,16 +24,16 @@ class Conv4(BlockNetwork):
     """Four blocks of 3x3 convolution with 64 filters, batch normalisation, ReLU and 2x2 max-pooling.
 
     84x84 images become 5x5x64 maps. The last pooling rounds up, which makes no difference there and gives 2x2 maps for
-    28x28 images.
+    28x28 images. Without the last ReLU (`conv4-linear`), features may be negative, which suits cosine classifiers.
     """
 
-    def __init__(self, channels: int, image_size: int, filters: int = 64) -> None:
+    def __init__(self, channels: int, image_size: int, filters: int = 64, last_relu: bool = True) -> None:
         super().__init__(
             image_size,
             ConvBlock(channels, filters),
             ConvBlock(filters, filters),
             ConvBlock(filters, filters),
-            ConvBlock(filters, filters, pool="up"),
+            ConvBlock(filters, filters, pool="up", relu=last_relu),
         )
 
 

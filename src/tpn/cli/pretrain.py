@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 from tpn.cli.parsing import HELP, parse
 from tpn.cli.train import AnyConfig, Train, train
-from tpn.workflows.settings import ClassifierConfig
+from tpn.workflows.settings import PretrainingConfig
 
 
 @dataclass(frozen=True)
-class ClassifierSettings(ClassifierConfig):
+class ClassifierSettings(PretrainingConfig):
     """settings of the training"""
 
 

@@ -74,6 +74,37 @@ class TrainingTask(Task):
     classes: Int64[Tensor, "episode way"]
     """Label -> class of the training split."""
 
+    @property
+    def labels(self) -> Int64[Tensor, "episode node"]:
+        """The labels of the support and the queries."""
+        return torch.cat([self.support_labels, self.query_labels], dim=1)
+
+    def rearranged(self, tasks: int) -> "TrainingTask":
+        """Return this task, and others of the same images: `tasks` of each episode in all.
+
+        In the others, images of one class exchange their places in the support and among the queries at random.
+        Unlabelled images keep theirs.
+        """
+        if tasks == 1:
+            return self
+        labels = self.labels
+        count, known = labels.shape
+        repeated = labels.repeat(tasks - 1, 1)
+        by_class = repeated.argsort(dim=1, stable=True)
+        shuffled = (repeated + torch.rand(repeated.shape, device=labels.device)).argsort(dim=1)
+        moved = torch.empty_like(by_class).scatter_(1, by_class, shuffled)
+        rest = torch.arange(known, self.inputs.shape[1], device=labels.device).expand(len(moved), -1)
+        place = torch.cat([moved, rest], dim=1)
+        episode = torch.arange(count, device=labels.device).repeat(tasks - 1)
+        return TrainingTask(
+            inputs=torch.cat([self.inputs, self.inputs[episode[:, None], place]]),
+            support_labels=self.support_labels.repeat(tasks, 1),
+            way=self.way,
+            n_query=self.n_query,
+            query_labels=self.query_labels.repeat(tasks, 1),
+            classes=self.classes.repeat(tasks, 1),
+        )
+
 
 @dataclass(frozen=True)
 class LabelledBatch:

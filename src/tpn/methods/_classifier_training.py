@@ -3,7 +3,7 @@
 import math
 
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from tpn.episodes.mini_batches import MiniBatches
@@ -33,12 +33,20 @@ class ClassifierTraining(Method):
         maps: Tensor = self.backbone(images)
         return maps.flatten(1)
 
+    def regularisation(
+        self, features: Float[Tensor, "image feature"], classes: Int64[Tensor, "image"]
+    ) -> float | Float[Tensor, ""]:
+        """Return a further loss on the features of a mini-batch. By default, none."""
+        return 0.0
+
     def learn(self, task: LabelledBatch, backward: Backward = backward) -> Learned:
         """Add the gradients of classifying the images of each mini-batch."""
         learned = []
         for images, classes in zip(task.inputs, task.labels, strict=True):
-            scores = self.head(self.embed(images))
+            features = self.embed(images)
+            scores = self.head(features)
             loss = F.cross_entropy(scores, classes, label_smoothing=self.config.label_smoothing)
+            loss = loss + self.regularisation(features, classes)
             backward(loss / len(task.inputs))
             learned.append(Learned.of(loss, scores, classes))
         return Learned.mean(learned)

@@ -7,8 +7,10 @@ from typing import Literal, TypeAlias
 from tpn.errors import TPNError
 
 MOST_ROUNDS = 100_000
-Augmentation: TypeAlias = Literal["crop", "flip", "jitter"]
-Schedule: TypeAlias = Literal["halve", "linear", "step", "cosine"]
+Augmentation: TypeAlias = Literal["resized-crop", "crop", "flip", "jitter"]
+Schedule: TypeAlias = Literal["halve", "linear", "step", "cosine", "one-cycle"]
+RISE = 0.3
+"""The fraction of the episodes in which the learning rate of the one-cycle schedule rises."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +24,16 @@ class Config:
     drop_block: float = 0.0
     """DropBlock: the fraction of its last feature maps that a resnet12 sets to zero in training."""
     augment: tuple[Augmentation, ...] = ()
-    """Augment training images at random: crop (shift by up to an eighth), flip (left to right), jitter (brightness,
-    contrast and saturation). The paper uses no augmentation."""
+    """Augment training images at random: resized-crop (a rectangle of at least --crop-area of the image, resized to the
+    whole), crop (shift by up to an eighth), flip (left to right), jitter (brightness, contrast and saturation). The
+    paper uses no augmentation."""
+    crop_area: float = 0.4
+    """The smallest area of a resized-crop, as a fraction of the image."""
+    sizes: tuple[int, ...] = ()
+    """Progressive image size: train on images resized to these heights and widths, one after the other, smallest first;
+    the last is --image-size. The cost of a step is proportional to the pixels (default: --image-size only)."""
+    size_shares: tuple[float, ...] = ()
+    """The fraction of the episodes at each of --sizes (default: the same for each)."""
     episodes: int = 10_000
     """Training episodes."""
     episodes_per_step: int = 1
@@ -41,8 +51,9 @@ class Config:
     """Clip the norm of the gradient to this value; 0 switches clipping off."""
     schedule: Schedule = "halve"
     """Learning rate schedule: halved every --halve-every episodes (halve), to zero at the last episode linearly
-    (linear) or along a cosine (cosine), or multiplied by --drop-by at --drop-at (step). All but halve depend on
-    --episodes: a run that is resumed with more episodes follows the new schedule."""
+    (linear) or along a cosine (cosine), multiplied by --drop-by at --drop-at (step), or rising for the first 30 % of
+    the episodes and then falling to zero along a cosine (one-cycle). All but halve depend on --episodes: a run that is
+    resumed with more episodes follows the new schedule."""
     halve_every: int = 10_000
     """Episodes between halvings of the learning rate (--schedule halve)."""
     drop_at: tuple[float, ...] = (0.6, 0.8)
@@ -51,6 +62,12 @@ class Config:
     """The factor by which each drop multiplies the learning rate."""
     warm_up: int = 0
     """Raise the learning rate linearly from zero over this number of episodes."""
+    backbone_lr: float = 1.0
+    """The learning rate of the backbone, as a multiple of --lr. After a warm start, a value below 1 preserves what the
+    backbone has learned."""
+    ema: float = 0.0
+    """Average the weights exponentially with this decay per step, such as 0.999. Validation uses the averaged weights,
+    and the run keeps them; 0 switches averaging off."""
     validate_every: int = 100
     """Episodes between validations; each validation saves a checkpoint."""
     validation_episodes: int = 100
@@ -75,6 +92,13 @@ class Config:
             raise TPNError(f"--weight-decay must be at least 0 and below 1, not {self.weight_decay}.")
         if not 0 <= self.clip < float("inf"):
             raise TPNError(f"--clip must be a number of at least 0, not {self.clip}.")
+        if not 0 <= self.backbone_lr < float("inf"):
+            raise TPNError(f"--backbone-lr must be a number of at least 0, not {self.backbone_lr}.")
+        if not 0 <= self.ema < 1:
+            raise TPNError(f"--ema must be at least 0 and below 1, not {self.ema}.")
+        if not 0 < self.crop_area <= 1:
+            raise TPNError(f"--crop-area must be above 0 and at most 1, not {self.crop_area}.")
+        check_sizes(self.sizes, self.size_shares)
         if not 0 < self.drop_by < 1:
             raise TPNError(f"--drop-by must be above 0 and below 1, not {self.drop_by}.")
         if not all(one < other for one, other in pairwise((0.0, *self.drop_at, 1.0))):
@@ -106,6 +130,32 @@ class ClassifierConfig(Config):
         check_rounds(self, "batch_size", 2)
         if not 0 <= self.label_smoothing < 1:
             raise TPNError(f"--label-smoothing must be at least 0 and below 1, not {self.label_smoothing}.")
+
+
+@dataclass(frozen=True)
+class PretrainingConfig(ClassifierConfig):
+    """Classifier baseline: train a classifier of all training classes; predict the nearest class mean by cosine."""
+
+    classifier: Literal["linear", "cosine"] = "linear"
+    """The classifier of the training classes: linear, or by cosine with a learned factor, which suits a test by cosine
+    better."""
+    nca: float = 0.0
+    """The weight of a second loss, neighbourhood component analysis: images of a mini-batch that belong to one class
+    attract each other by cosine, all others repel."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.nca < float("inf"):
+            raise TPNError(f"--nca must be a number of at least 0, not {self.nca}.")
+
+
+def check_sizes(sizes: tuple[int, ...], shares: tuple[float, ...]) -> None:
+    """Refuse image sizes that do not rise, and shares that do not belong to them."""
+    if sizes and (min(sizes) < 1 or any(one >= other for one, other in pairwise(sizes))):
+        raise TPNError(f"--sizes must be rising numbers of pixels, not {' '.join(map(str, sizes))}.")
+    if shares and (len(shares) != len(sizes) or min(shares) <= 0 or abs(sum(shares) - 1) > 1e-6):
+        given = " ".join(map(str, shares))
+        raise TPNError(f"--size-shares needs a fraction above 0 for each of --sizes, with the sum 1, not {given}.")
 
 
 def check_at_least(config: Config, name: str, least: int) -> None:

@@ -1,6 +1,7 @@
 """Base class of methods that propagate labels over a graph: TPN, TPN-semi, label propagation."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from tpn.episodes.task import Task, TrainingTask
 from tpn.errors import TPNError
 from tpn.methods._config import Config, check_at_least, check_rounds
+from tpn.methods._cosine_classifier import CosineClassifier
 from tpn.methods._method import Dimensions, Method
 from tpn.propagation.graph import connect, normalise
 from tpn.propagation.solvers import label_matrix, propagate, propagate_stepwise
@@ -37,11 +39,20 @@ class PropagationConfig(Config):
     """Iterations of the iterative solver."""
     loss_over: Literal["support+query", "query"] = "support+query"
     """The images in the loss."""
+    tasks_per_episode: int = 1
+    """Tasks made of the images of each training episode, which are embedded once: further tasks exchange images of a
+    class between support and queries at random."""
+    base_loss: float = 0.0
+    """The weight of a second loss in training: the cross-entropy of a cosine classifier of all training classes on the
+    same images. It preserves what a pre-trained backbone has learned."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_at_least(self, "k", 1)
         check_rounds(self, "steps", 1)
+        check_rounds(self, "tasks_per_episode", 1)
+        if not 0 <= self.base_loss < float("inf"):
+            raise TPNError(f"--base-loss must be a number of at least 0, not {self.base_loss}.")
         if not 0 < self.alpha <= LARGEST_ALPHA:
             raise TPNError(f"--alpha must be above 0 and at most {LARGEST_ALPHA}, not {self.alpha}.")
 
@@ -60,6 +71,8 @@ class Propagating(Method):
         if config.learn_alpha:
             share = min(config.alpha / LARGEST_ALPHA, 1 - 1e-6)
             self.alpha_logit = nn.Parameter(torch.logit(torch.tensor(share, dtype=torch.float32)))
+        if config.base_loss:
+            self.base_classifier = CosineClassifier(math.prod(self.backbone.map_shape), dimensions.train_classes)
 
     @property
     def alpha(self) -> float | Float[Tensor, ""]:
@@ -98,9 +111,25 @@ class Propagating(Method):
 
     def loss(self, task: TrainingTask) -> tuple[Float[Tensor, ""], Float[Tensor, "episode query way"]]:
         """Equation (6): cross-entropy of the softmax of F*, over the support and the queries."""
+        embedded = self.training_task(task)
         known = task.n_support + task.n_query
-        scores = self.propagate(self.embedded(task))[:, :known]
-        labels = torch.cat([task.support_labels, task.query_labels], dim=1)
+        scores = self.propagate(embedded)[:, :known]
         first = task.n_support if self.config.loss_over == "query" else 0
-        loss = F.cross_entropy(scores[:, first:].flatten(0, 1), labels[:, first:].flatten())
-        return loss, scores[:, task.n_support :]
+        loss = F.cross_entropy(scores[:, first:].flatten(0, 1), embedded.labels[:, first:].flatten())
+        return loss + self.base_class_loss(embedded, len(task.inputs)), scores[: len(task.inputs), task.n_support :]
+
+    def training_task(self, task: TrainingTask) -> TrainingTask:
+        """Embed the images of a training task, and add further tasks made of them."""
+        return replace(task, inputs=self.embedded(task).inputs).rearranged(self.config.tasks_per_episode)
+
+    def base_class_loss(self, embedded: TrainingTask, episodes: int) -> float | Float[Tensor, ""]:
+        """Return the weighted cross-entropy of the training classes, on the images of the first episodes.
+
+        Length scales make no difference to cosines.
+        """
+        if not self.config.base_loss:
+            return 0.0
+        labels = embedded.labels[:episodes]
+        scores = self.base_classifier(embedded.inputs[:episodes, : labels.shape[1]])
+        classes = embedded.classes[:episodes].gather(1, labels)
+        return self.config.base_loss * F.cross_entropy(scores.flatten(0, 1), classes.flatten())

@@ -1,18 +1,23 @@
 """Transductive Propagation Network."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
 from tpn.episodes.task import TrainingTask
+from tpn.errors import TPNError
 from tpn.methods._method import Dimensions, Info
 from tpn.methods._propagating import Propagating, PropagationConfig
 from tpn.methods._registry import register_method
 from tpn.propagation.affinity import affinity, scale
 from tpn.propagation.length_scale import LengthScale, typical_scale
+
+SHARPEST = 100.0
 
 
 @dataclass(frozen=True)
@@ -22,6 +27,17 @@ class TPNConfig(PropagationConfig):
     initial_scale: Literal["from-data", "plain"] = "from-data"
     """Initialise the length scales so that neighbours in a first episode are connected (from-data), or keep PyTorch's
     default initialisation (plain)."""
+    initial_sharpness: float = 1.0
+    """With --initial-scale from-data, the edge to a typical neighbour begins with the weight exp(-initial_sharpness). A
+    pre-trained backbone needs more than 1: its neighbours are near each other."""
+    unit_features: bool = False
+    """Give all features the same length before they are divided by their length scales, so that the graph depends on
+    angles, as a cosine classifier does."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.initial_sharpness <= SHARPEST:
+            raise TPNError(f"--initial-sharpness must be above 0 and at most {SHARPEST}, not {self.initial_sharpness}.")
 
 
 @register_method
@@ -51,15 +67,23 @@ class TPN(Propagating):
     def embed(self, images: Float[Tensor, "image channel height width"]) -> Float[Tensor, "image feature"]:
         """Return f/σ, from which the graph is built."""
         maps = self.backbone(images)
-        return scale(maps.flatten(1), self.length_scale(maps))
+        return scale(self.features(maps), self.length_scale(maps))
+
+    def features(self, maps: Float[Tensor, "image channel height width"]) -> Float[Tensor, "image feature"]:
+        """Return f, the flattened feature maps; with `unit_features`, of mean square 1."""
+        features: Tensor = maps.flatten(1)
+        if not self.config.unit_features:
+            return features
+        return F.normalize(features, dim=-1) * math.sqrt(features.shape[-1])
 
     def weights(self, features: Float[Tensor, "*episode node feature"]) -> Float[Tensor, "*episode node node"]:
         """Return W, equation (2)."""
         return affinity(features)
 
     def initialise(self, task: TrainingTask) -> None:
-        """Set the length scales so that neighbours among these images start with weights near exp(-1)."""
+        """Set the length scales so that neighbours among these images begin with the weight that was asked for."""
         if self.config.initial_scale == "from-data":
             with torch.no_grad():
                 maps = self.backbone(task.inputs[0])
-            self.length_scale.start_at(typical_scale(maps.flatten(1), self.config.k))
+            typical = typical_scale(self.features(maps), self.config.k)
+            self.length_scale.start_at(typical / self.config.initial_sharpness**0.5)

@@ -50,17 +50,18 @@ class TPNSemi(TPN):
 
     def loss(self, task: TrainingTask) -> tuple[Float[Tensor, ""], Float[Tensor, "episode query way"]]:
         """Return the cross-entropy over queries and support, whose loss is averaged over the graphs, and the scores."""
-        embedded, losses, scores = self.embedded(task), [], []
+        embedded, losses, scores = self.training_task(task), [], []
         for index, inputs in enumerate(embedded.inputs):
-            spread = self.spread_for_each(inputs, task, index)
+            spread = self.spread_for_each(inputs, embedded, index)
             scores.append(spread[:, -1])
-            loss = F.cross_entropy(scores[-1], task.query_labels[index])
+            loss = F.cross_entropy(scores[-1], embedded.query_labels[index])
             if self.config.loss_over == "support+query":
-                labels = task.support_labels[index].repeat(task.n_query)
+                labels = embedded.support_labels[index].repeat(task.n_query)
                 support = F.cross_entropy(spread[:, : task.n_support].flatten(0, 1), labels)
                 loss = (task.n_query * loss + task.n_support * support) / (task.n_query + task.n_support)
             losses.append(loss)
-        return torch.stack(losses).mean(), torch.stack(scores)
+        episodes = len(task.inputs)
+        return torch.stack(losses).mean() + self.base_class_loss(embedded, episodes), torch.stack(scores[:episodes])
 
     def graph(self, task: Task) -> None:
         """Return None: there is a graph for each query."""

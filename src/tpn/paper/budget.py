@@ -6,7 +6,10 @@ from typing import Any, Literal, TypeAlias
 from tpn.errors import TPNError
 
 MOST_SPLITS = 1000
-Schedule: TypeAlias = Literal["halve", "linear", "step", "cosine"]
+FIRST_STAGE = "first-stage"
+"""As --init: the pre-trained backbone that ships with the package, if it was trained on these images; otherwise a first
+stage that is trained before all systems."""
+Schedule: TypeAlias = Literal["halve", "linear", "step", "cosine", "one-cycle"]
 
 
 @dataclass(frozen=True)
@@ -14,26 +17,36 @@ class Budget:
     """What an experiment may cost, the same for all its systems. None stands for the value of each recipe."""
 
     image_size: int | None = None
-    """Resize images to this height and width in pixels (quick: 28; full: 84)."""
+    """Resize images to this height and width in pixels (quick: 28; otherwise 84, and 28 for QuickDraw)."""
+    init: str | None = None
+    """The run whose backbone every system starts with; first-stage: the pre-trained backbone that ships with the
+    package, or one that is trained first (cpu: first-stage; otherwise none)."""
     episodes: int | None = None
     """Training episodes of every system (quick: 100; full: as in each recipe, up to 500,000)."""
+    train_images: int | None = None
+    """Training images of every system, which determine the number of its episodes unless --episodes is given (cpu:
+    30,000)."""
     schedule: Schedule | None = None
-    """The learning rate schedule of every system (quick: linear; full: as in each recipe)."""
+    """The learning rate schedule of every system (cpu: cosine; otherwise as in each recipe)."""
     validations: int | None = None
-    """The number of validations, evenly spaced (quick: 2; full: as in each recipe)."""
+    """The number of validations, evenly spaced (quick: 2; cpu: 3; full: as in each recipe)."""
     validation_episodes: int | None = None
-    """Episodes in each validation (quick: 10; full: 100)."""
+    """Episodes in each validation (quick: 10; cpu: 40; full: 100)."""
     patience: int | None = None
-    """Stop after this many validations without improvement; 0: never (quick: 0; full: as in each recipe)."""
+    """Stop after this many validations without improvement; 0: never (quick and cpu: 0; full: as in each recipe)."""
     test_episodes: int | None = None
-    """Episodes in each test (quick: 60; full: 600)."""
+    """Episodes in each test (quick: 60; cpu and full: 600)."""
+    adapting_test_episodes: int | None = None
+    """Episodes in each test of a method that adapts its network to each task, which takes long (cpu: 200; otherwise
+    --test-episodes)."""
     splits: int | None = None
-    """Random partitions into labelled and unlabelled images in the semi-supervised tables (quick: 3; full: 10)."""
+    """Random partitions into labelled and unlabelled images in the semi-supervised tables (quick, cpu: 3; full: 10)."""
     resnet: str | None = None
-    """The backbone of the ResNet table (quick: resnet12-16; full: resnet12)."""
+    """The backbone of the ResNet table (quick and cpu: resnet12-16; full: resnet12)."""
 
     def __post_init__(self) -> None:
-        for name in ("episodes", "validations", "validation_episodes", "test_episodes", "splits"):
+        counts = ("episodes", "train_images", "validations", "validation_episodes", "test_episodes", "splits")
+        for name in (*counts, "adapting_test_episodes"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise TPNError(f"--{name.replace('_', '-')} must be at least 1, not {value}.")
@@ -48,10 +61,21 @@ class Budget:
 
 BUDGETS = {
     "full": Budget(test_episodes=600, splits=10),
+    "cpu": Budget(
+        init=FIRST_STAGE,
+        train_images=30_000,
+        schedule="cosine",
+        validations=3,
+        validation_episodes=40,
+        patience=0,
+        test_episodes=600,
+        adapting_test_episodes=200,
+        splits=3,
+        resnet="resnet12-16",
+    ),
     "quick": Budget(
         image_size=28,
         episodes=100,
-        schedule="linear",
         validations=2,
         validation_episodes=10,
         patience=0,

@@ -1,7 +1,7 @@
 """The unit of work of an experiment, one training and all its tests, and the files with its results."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from tpn.paper.recipe import Test
 from tpn.runs.config import RunConfig
 from tpn.runs.folder import Run
 from tpn.runs.settings_json import from_json
-from tpn.training.device import Execution, Precision, find_device
+from tpn.training.device import Execution, Precision, compilation_pays, find_device
 
 FORMAT = 1
 
@@ -29,15 +29,19 @@ class Computing:
     device: str = "auto"
     precision: Precision = "auto"
     compile: bool = False
+    no_compile: bool = False
     cache: str | None = None
     """The folder for prepared images."""
 
-    def prepare(self) -> Execution:
-        """Prepare this process for heavy work, and find the device."""
+    def prepare(self, config: RunConfig) -> Execution:
+        """Prepare this process for a training with these settings, and find the device."""
         keep_freed_memory()
         torch.set_num_threads(self.threads)
         torch.backends.cudnn.allow_tf32 = False  # float32 means float32
-        return Execution(find_device(self.device)).with_precision(self.precision, self.compile)
+        execution = Execution(find_device(self.device)).with_precision(self.precision, self.compile)
+        if not self.compile and not self.no_compile and compilation_pays(config, execution):
+            return replace(execution, compile=True)
+        return execution
 
 
 @dataclass(frozen=True)

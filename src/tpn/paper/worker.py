@@ -34,6 +34,7 @@ from tpn.methods._registry import find_method
 from tpn.paper.job import FORMAT, Job, describe_test, find_test, lacks_timing, read_result, write_result
 from tpn.paper.recipe import Test
 from tpn.paper.timing import time_solvers
+from tpn.runs.folder import Run
 from tpn.runs.loading import load_run, weights_digest
 from tpn.runs.tensors import read_tensors
 from tpn.training.device import Execution
@@ -45,7 +46,8 @@ STOP = "stop"
 
 def perform(job: Job) -> int | None:
     """Do what is missing of a job. Returns the signal that stopped it, if one did."""
-    execution = job.computing.prepare()
+    execution = job.computing.prepare(job.config)
+    job = with_initial_weights(job)
     config, cache = job.config, job.computing.cache
     images = open_images(
         config.data, config.image_size, cache=None if cache is None else Path(cache), class_seed=config.class_seed
@@ -64,6 +66,14 @@ def perform(job: Job) -> int | None:
     if impossible:
         raise TPNError(" ".join(dict.fromkeys(impossible.values())))
     return None
+
+
+def with_initial_weights(job: Job) -> Job:
+    """Return the job with the digest of the weights that its training starts with, now that they exist."""
+    config = job.config
+    if config.init is None or config.init_weights:
+        return job
+    return replace(job, config=replace(config, init_weights=weights_digest(Run(config.init))))
 
 
 def impossibility(job: Job, test: Test, images: Images) -> str | None:
@@ -117,6 +127,7 @@ def describe_training(job: Job) -> dict[str, Any]:
         "format": FORMAT,
         "name": job.name,
         "config": asdict(config),
+        "start": None if job.config.init is None else Path(job.config.init).name,
         "written_with": read_json(job.run.config_file)["written_with"],
         "machine": describe_machine(),
         "trained": {

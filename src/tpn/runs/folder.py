@@ -62,6 +62,13 @@ class Run:
             del content["began_as"]
         write_json(self.config_file, {"format": FORMAT, **content, "written_with": circumstances(execution)})
 
+    @property
+    def was_compiled(self) -> bool | None:
+        """Whether the training that began here used a compiled backbone, if that is known."""
+        before = read_json(self.config_file).get("written_with") if self.exists else None
+        compiled = before.get("compile") if isinstance(before, dict) else None
+        return compiled if isinstance(compiled, bool) else None
+
     def changed_circumstances(self, execution: dict[str, Any]) -> list[str]:
         """Describe the circumstances that have changed since the run began."""
         before, now = read_json(self.config_file).get("written_with"), circumstances(execution)

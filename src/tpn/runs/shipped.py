@@ -18,6 +18,11 @@ def run_folder(name: str | os.PathLike[str]) -> Path:
     return shipped if in_package and not (folder / CONFIG).is_file() else folder
 
 
+def ships(name: str) -> bool:
+    """Return whether a run of this name is part of the package."""
+    return (SHIPPED / name / CONFIG).is_file()
+
+
 def check_run(name: str | os.PathLike[str]) -> None:
     """Refuse a path that is not a run folder."""
     folder = run_folder(name)

@@ -17,6 +17,7 @@ from tpn.runs.formats import current_name, current_names
 from tpn.runs.loading import load_weights
 from tpn.runs.settings_json import from_json
 from tpn.runs.tensors import read_tensors, write_tensors
+from tpn.training.averaging import AveragedWeights
 from tpn.training.device import random_states, set_random_states
 from tpn.training.optimiser import state_names
 
@@ -50,7 +51,14 @@ class State:
 
 
 def save_checkpoint(
-    path: Path, run: str, state: State, method: Method, optimiser: Optimizer, scaler: GradScaler, sampler: Sampler
+    path: Path,
+    run: str,
+    state: State,
+    method: Method,
+    optimiser: Optimizer,
+    scaler: GradScaler,
+    sampler: Sampler,
+    averaged: AveragedWeights | None = None,
 ) -> None:
     """Write everything that the rest of the training depends on, and the digest of the run.
 
@@ -62,6 +70,8 @@ def save_checkpoint(
         for key in state_names(method.config) & optimiser.state.get(parameter, {}).keys():
             tensors[f"optimiser/{name}/{key}"] = optimiser.state[parameter][key]
     tensors.update(random_states(method.device))
+    if averaged is not None:
+        tensors |= {f"averaged/{name}": tensor for name, tensor in averaged.tensors.items()}
     optimised = [name for name, parameter in method.named_parameters() if parameter in optimiser.state]
     facts = {
         "run": run,
@@ -74,7 +84,13 @@ def save_checkpoint(
 
 
 def restore_checkpoint(
-    path: Path, run: str, method: Method, optimiser: Optimizer, scaler: GradScaler, sampler: Sampler
+    path: Path,
+    run: str,
+    method: Method,
+    optimiser: Optimizer,
+    scaler: GradScaler,
+    sampler: Sampler,
+    averaged: AveragedWeights | None = None,
 ) -> State:
     """Restore everything that `save_checkpoint` wrote."""
     tensors, facts = read_tensors(path)
@@ -93,6 +109,9 @@ def restore_checkpoint(
             optimiser.state[parameter] = {
                 key: value if key == "step" else _laid_out_like(parameter, value) for key, value in saved.items()
             }
+        if averaged is not None:
+            saved = _below("averaged/", tensors)
+            averaged.tensors = {name: _laid_out_like(now, saved[name]) for name, now in averaged.tensors.items()}
         set_random_states(tensors, method.device)
         sampler.state = facts["sampler"]
         if facts["scaler"] and scaler.is_enabled():

@@ -10,11 +10,18 @@ import torch
 from torch import Tensor
 
 from tpn.errors import TPNError
+from tpn.methods._config import ClassifierConfig
 from tpn.methods._method import Method
+from tpn.methods._registry import find_method
+from tpn.runs.config import RunConfig
 from tpn.training.distributed import ALONE, CPU, Processes
 
 Precision: TypeAlias = Literal["auto", "float32", "bfloat16", "float16"]
 MOST_THREADS = 1024
+WORTH_COMPILING = 1.5e9
+"""Training pixels from which on compiling pays: some 2,000 episodes of 100 images of 84x84 pixels."""
+CONV_BLOCK_NETWORKS = ("conv4", "conv4-linear", "conv4-32")
+"""Backbones that are known to train faster on a CPU if they are compiled."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +95,25 @@ def check_compiler(device: torch.device) -> None:
     except Exception as failure:  # torch.compile calls other programs and can fail in many ways
         reason = " ".join(str(failure).split())[:300]
         raise TPNError(f"--compile does not work here: {reason} … Is there a C++ compiler?") from failure
+
+
+def compilation_pays(config: RunConfig, execution: Execution) -> bool:
+    """Return whether compiling the backbone saves more time than it takes, and is possible."""
+    kind, settings, episode = find_method(config.method), config.settings, config.episode
+    images = (
+        episode.way * (episode.shot + episode.query + episode.unlabelled) + episode.distractors * episode.unlabelled
+    )
+    if isinstance(settings, ClassifierConfig):
+        images = settings.batch_size
+    worth = settings.episodes * images * config.image_size**2 >= WORTH_COMPILING
+    blocks = settings.backbone in CONV_BLOCK_NETWORKS and kind.compile_backbone is Method.compile_backbone
+    if not (worth and blocks and execution.device.type == "cpu" and execution.precision == "float32"):
+        return False
+    try:
+        check_compiler(execution.device)
+    except TPNError:
+        return False
+    return True
 
 
 def has_bfloat16(device: torch.device) -> bool:

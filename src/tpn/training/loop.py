@@ -15,8 +15,8 @@ from tpn.methods._method import Learned
 from tpn.progress import progress
 from tpn.training.checkpoint import State
 from tpn.training.learner import Learner
-from tpn.training.optimiser import learning_rate
-from tpn.training.setup import Training, draw_step
+from tpn.training.optimiser import learning_rate, set_learning_rate
+from tpn.training.setup import Training
 from tpn.training.stopping import Stopped, listening
 from tpn.training.tensorboard import TensorBoard
 from tpn.training.validation import advice, on_plateau, record, truncate_metrics, validate, validation_due
@@ -73,8 +73,9 @@ def train(training: Training, callbacks: Callbacks = Callbacks()) -> Outcome:  #
             return learner.signal
 
         def validate_and_save() -> State:
-            metrics = validate(training, request)
-            record(training, metrics)
+            with training.evaluated_weights():
+                metrics = validate(training, request)
+                record(training, metrics)
             save()
             if board is not None:
                 board.validation(metrics)
@@ -129,12 +130,11 @@ def begin(training: Training) -> None:
 def step(training: Training, learner: Learner) -> Learned:
     """Make one optimiser step from the next episodes."""
     method, optimiser, state, settings = training.method, training.optimiser, training.state, training.config.settings
-    for group in optimiser.param_groups:
-        group["lr"] = learning_rate(settings, state.episode)
+    set_learning_rate(optimiser, settings, state.episode)
     optimiser.zero_grad()
     episodes = min(settings.episodes_per_step, settings.episodes - state.episode)
     learner.seed(state.episode)
-    learned = learner.learn(draw_step(training.sampler, episodes, method.device, settings.augment, learner.share))
+    learned = learner.learn(training.draw(episodes, learner.share))
     if not math.isfinite(learned.loss):
         raise TPNError(f"Training diverged: the loss at episode {state.episode} is {learned.loss}. {advice(settings)}")
     training.scaler.unscale_(optimiser)
@@ -146,6 +146,8 @@ def step(training: Training, learner: Learner) -> Learned:
     state.loss_sum += learned.loss
     state.accuracy_sum += learned.accuracy
     state.steps += 1
+    if training.averaged is not None:
+        training.averaged.update(state.episode // settings.episodes_per_step)
     return learned
 
 

@@ -5,10 +5,14 @@ from pathlib import Path
 
 from tpn.errors import TPNError, TPNWarning
 from tpn.files import resolved
+from tpn.methods._cosine_classifier import CosineClassifier
 from tpn.methods._method import Method
 from tpn.runs.config import RunConfig
 from tpn.runs.folder import Run, find_run
 from tpn.runs.loading import load, weights_digest
+
+SAME_WEIGHTS = {"conv4", "conv4-linear", "conv4-maps"}
+"""Backbones whose weights have the same names and shapes: they differ in pooling, padding or their last ReLU only."""
 
 
 def initial_weights(init: Path | str | None, before: RunConfig | None = None) -> dict[str, str | None]:
@@ -33,11 +37,12 @@ def check_initial(config: RunConfig) -> None:
     if config.init is None:
         return
     source = Run(config.init).read_config()
+    mine_and_others = {config.settings.backbone, source.settings.backbone}
     for name, mine, other in (
         ("backbone", config.settings.backbone, source.settings.backbone),
         ("channels", config.channels, source.channels),
     ):
-        if mine != other:
+        if mine != other and not (name == "backbone" and mine_and_others <= SAME_WEIGHTS):
             raise TPNError(f"--init {config.init} does not fit: its {name} is {other}, but this run's is {mine}.")
     partitions = {
         (setting.labelled_share, setting.unlabelled > 0, setting.split_seed)
@@ -70,7 +75,14 @@ def copy_backbone(method: Method, source: Method) -> None:
 
 
 def copy_head(method: Method, source: Method) -> None:
-    """Copy all other weights and statistics of the same shape, but no counters, if both are the same method."""
+    """Copy all other weights and statistics of the same shape, but no counters, if both are the same method.
+
+    From a pre-trained backbone, copy its cosine classifier of the training classes, if the method has one as well.
+    """
+    classifiers = [[part for part in one.modules() if isinstance(part, CosineClassifier)] for one in (method, source)]
+    for mine, other in zip(*classifiers, strict=False):
+        if mine.weight.shape == other.weight.shape:
+            mine.load_state_dict(other.state_dict())
     if source.info.name == method.info.name:
         here = method.state_dict()
         fitting = {

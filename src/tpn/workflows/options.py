@@ -52,7 +52,10 @@ class TrainingDeviceOptions(DeviceOptions):
     """The precision of the backbone in training (auto: bfloat16 where the GPU supports it, otherwise float32).
     Distances, graphs and weights are always float32, and so is evaluation."""
     compile: Flag = False
-    """Compile the backbone with torch.compile: slow to start, then faster. It needs a C++ compiler."""
+    """Compile the backbone with torch.compile, which takes a minute and needs a C++ compiler; steps are then faster.
+    By default, long trainings of a Conv-4 on a CPU are compiled if there is a compiler."""
+    no_compile: Flag = False
+    """Do not compile the backbone."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -190,7 +190,9 @@ def _reproduce(name: str, options: PaperOptions) -> PaperResult:
                 f"{experiment.where}: {len(experiment.cells)} cells from {len(planned.jobs)} trainings on "
                 f"{images.spec}, {options.budget} budget, in {out}; logs are in {out / 'logs'}"
             )
-            outcome = do_jobs(planned.jobs, workers, options.at_once, experiment.name)
+            outcome = do_jobs(planned.first, workers, options.at_once, "first stage") if planned.first else outcome
+            if outcome.stopped_by is None and not outcome.failures:
+                outcome = do_jobs(planned.jobs, workers, options.at_once, experiment.name)
         report = Report(
             experiment=experiment,
             budget=budget,
@@ -250,7 +252,7 @@ def _computing(options: PaperOptions) -> "Computing":
             check_compiler(device)
     threads = options.threads or max(1, torch.get_num_threads() // options.at_once)
     cache = None if options.cache is None else str(options.cache.resolve())
-    return Computing(threads, options.device, options.precision, options.compile, cache)
+    return Computing(threads, options.device, options.precision, options.compile, options.no_compile, cache)
 
 
 def _check_out(out: Path, source: str) -> None:

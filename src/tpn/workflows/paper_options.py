@@ -19,9 +19,10 @@ class PaperOptions(Budget, TrainingDeviceOptions, ImageOptions):
     data: str = "quickdraw"
     """Where the images come from: quickdraw (ships with the package), mini-imagenet:PATH, tiered-imagenet:PATH or
     folder:PATH. See `tpn data --help`."""
-    budget: Literal["full", "quick"] = "full"
-    """full: as in the paper; needs a GPU. quick: small images and few episodes, the same for every system; its numbers
-    show that everything works, not what the systems can achieve."""
+    budget: Literal["full", "cpu", "quick"] = "full"
+    """full: as in the paper; needs a GPU. cpu: every system starts with the same pre-trained Conv-4 and is trained on
+    the same number of images after that; hours on a CPU. quick: small images and few episodes, the same for every
+    system; its numbers show that everything works, not what the systems can achieve."""
     methods: tuple[str, ...] = ()
     """Run only the cells of these methods (default: all)."""
     out: Path = Path("paper")

@@ -4,13 +4,13 @@ from typing import Any
 
 from tpn.episodes.setting import Setting
 from tpn.images.split import Images
-from tpn.methods._config import ClassifierConfig
+from tpn.methods._config import PretrainingConfig
 from tpn.workflows.keywords import takes
 from tpn.workflows.options import TrainOptions
 from tpn.workflows.train import TrainingRun, train
 
 
-@takes(TrainOptions, Setting, ClassifierConfig)
+@takes(TrainOptions, Setting, PretrainingConfig)
 def pretrain(data: str | Images | None = None, *, progress: bool = True, **options: Any) -> TrainingRun:
     """Pre-train a backbone to classify all training classes, on mini-batches instead of episodes.
 

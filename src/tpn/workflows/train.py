@@ -25,8 +25,9 @@ from tpn.results import Result
 from tpn.runs.config import RunConfig
 from tpn.runs.folder import Run, find_run
 from tpn.runs.loading import load_run
-from tpn.training.device import Execution, check_compiler, computing, own_device
+from tpn.training.device import Execution, check_compiler, compilation_pays, computing, own_device
 from tpn.training.distributed import find_processes
+from tpn.training.image_sizes import check_last_size
 from tpn.training.loop import Callbacks, Outcome
 from tpn.training.preflight import check, train_in_folder
 from tpn.training.setup import Training
@@ -147,6 +148,7 @@ def train(
     with showing(progress), computing(where.threads, where.device) as found:
         execution = find_execution(found, where)
         images, run, config, resume = configure(method, data, given, "train")
+        execution = choose_compilation(execution, where, run, config)
         check(run, config, execution, resume)
         training = Training.build(run, config, images, execution)
         outcome = train_in_folder(training, Callbacks(on_step, on_validation))
@@ -187,10 +189,20 @@ def find_execution(device: "torch.device", options: TrainingDeviceOptions) -> Ex
     processes = find_processes()
     device = own_device(device, processes)
     processes.connect(device)
+    if options.compile and options.no_compile:
+        raise TPNError("Give --compile or --no-compile, not both.")
     execution = Execution(device, processes=processes).with_precision(options.precision, options.compile)
     if options.compile:
         check_compiler(device)
     return execution
+
+
+def choose_compilation(execution: Execution, options: TrainingDeviceOptions, run: Run, config: RunConfig) -> Execution:
+    """Compile the backbone if the user did not decide, and it pays; a resumed run keeps what it began with."""
+    if options.compile or options.no_compile:
+        return execution
+    before = run.was_compiled
+    return replace(execution, compile=compilation_pays(config, execution) if before is None else before)
 
 
 def configure(
@@ -232,6 +244,7 @@ def configure(
     check_backbone(settings.backbone, settings.drop_block, options.image_size)
     check_size(options.image_size)
     images = data if isinstance(data, Images) else open_training_images(data or "quickdraw", options)
+    check_last_size(settings, images.image_size)
     config = RunConfig.on(
         images,
         method=name,

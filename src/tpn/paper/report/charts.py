@@ -56,6 +56,33 @@ def draw_lines(experiment: Experiment, results: Results, published: bool) -> Fig
     return figure
 
 
+def draw_against_paper(experiment: Experiment, results: Results) -> Figure:
+    """Draw a table: a panel for each column, a line for each system, our number and the published one side by side."""
+    columns, rows = experiment.columns, experiment.rows
+    figure = new_figure(2.2 + 2.3 * len(columns), 1.2 + 0.34 * len(rows))
+    panels = figure.subplots(1, len(columns), squeeze=False, sharey=True)[0]
+    for axes, column in zip(panels, columns, strict=True):
+        for cell in (cell for cell in experiment.cells if cell.column == column):
+            place, measured = len(rows) - rows.index(cell.row), results.cells[cell]
+            if cell.published is not None:
+                style: dict[str, Any] = {"fmt": "s", "mfc": "white", "color": FAINT, "ms": 4, "lw": 1}
+                axes.errorbar(
+                    cell.published.value, place - 0.16, xerr=cell.published.uncertainty, label="paper", **style
+                )
+            if measured is not None:
+                style = {"fmt": "o", "color": class_colour(0), "ms": 5, "lw": 1.4}
+                axes.errorbar(measured.value, place + 0.16, xerr=measured.uncertainty, label="ours", **style)
+        axes.set_title(column, color=INK, fontsize=10)
+        axes.set_yticks(range(len(rows), 0, -1), rows)
+        axes.grid(axis="y", visible=False)
+        tidy(axes)
+    panels[0].set_xlabel("accuracy in %", color=FAINT, fontsize=8)
+    handles, labels = panels[0].get_legend_handles_labels()
+    once = dict(sorted(zip(labels, handles, strict=True), key=lambda entry: entry[0]))
+    figure.legend(list(once.values()), list(once), loc="outside lower center", ncols=2, frameon=False, fontsize=8)
+    return figure
+
+
 def _panel(row: str) -> str:
     """Return the panel of a row: 'TPN, 1-shot' for 'TPN, 1-shot, Train=15'."""
     return row.rpartition(", ")[0] if row.count(", ") == 2 else ""
@@ -71,7 +98,7 @@ def draw_learning_curves(trainings: dict[str, dict[str, Any]]) -> Figure:
     rows = -(-len(panels) // PANELS_IN_A_ROW)
     across = min(len(panels), PANELS_IN_A_ROW)
     figure = new_figure(max(6.0, 3.2 * across), 0.6 + 2.6 * rows)
-    grid = figure.subplots(rows, across, squeeze=False)
+    grid = figure.subplots(rows, across, squeeze=False, sharey=True)
     drawn = {}
     for axes, ((way, shot), results) in zip(grid.flat, sorted(panels.items()), strict=False):
         for result in results:

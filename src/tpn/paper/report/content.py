@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from tpn.paper.budget import BUDGETS
-from tpn.paper.report.charts import draw_learning_curves, draw_lines, image
+from tpn.paper.report.charts import draw_against_paper, draw_learning_curves, draw_lines, image
 from tpn.paper.report.document import Command, Document, Grid, Heading, Paragraph, Part
-from tpn.paper.report.numbers import main_table, paired_table, reference, solver_table
+from tpn.paper.report.numbers import UNTRAINED, is_untrained, main_table, paired_table, reference, solver_table
 from tpn.paper.report.report import NAMES, Report
 from tpn.paper.report.trainings import settings_table, trainings_table
 
@@ -17,6 +17,9 @@ def compose(report: Report) -> Document:
     if experiment.figure is not None:
         drawn = draw_lines(experiment, report.results, report.same_data)
         parts.append(image(f"{report.name}-figure", f"{experiment.title}, on {report.data_title}", drawn))
+    elif report.same_data and len(experiment.rows) > 1 and any(report.results.cells.values()):
+        drawn = draw_against_paper(experiment, report.results)
+        parts.append(image(f"{report.name}-paper", f"{experiment.title}: ours and the paper's", drawn))
     if report.results.timings:
         parts += [Heading("Time"), solver_table(report), Paragraph(solver_key(report))]
     if (differences := paired_table(report)) is not None:
@@ -48,13 +51,19 @@ def warnings(report: Report) -> Iterator[Paragraph]:
     """Yield what makes our numbers incomplete, or not comparable with the published ones."""
     budget, size = report.budget, report.image_size
     if budget != BUDGETS["full"]:
-        episodes = "as in each recipe" if budget.episodes is None else f"{budget.episodes:,}"
         name = f"{report.budget_title[0].upper()}{report.budget_title[1:]}"
-        text = (
-            f"{name}: images of {size}×{size}, training episodes: {episodes}, test episodes: {budget.test_episodes}; "
-            "the same for every system."
+        start = (
+            f"every system starts with the pre-trained backbone of {report.plan.start}, " if report.plan.start else ""
         )
-        if budget.episodes is not None:
+        text = (
+            f"{name}: images of {size}×{size}, {start}{report.length} for each system, {budget.test_episodes} test "
+            "episodes."
+        )
+        if budget.adapting_test_episodes not in (None, budget.test_episodes):
+            text += f" Methods that adapt their network to each task: {budget.adapting_test_episodes} test episodes."
+        if report.plan.start:
+            text += " The published systems are trained from scratch, and for longer."
+        elif budget.episodes is not None:
             text += " The published numbers come from longer trainings; read the differences accordingly."
         yield Paragraph(text, warning=True)
     if not report.same_data:
@@ -86,6 +95,10 @@ def key(report: Report) -> str:
         )
     if experiment.figure is None and len(experiment.rows) > 1:
         sentences.append("The best of each column is marked.")
+    if any(is_untrained(report, cell) for cell in experiment.cells):
+        sentences.append(
+            f"{UNTRAINED}: training never improved on the first weights on validation, so these were tested."
+        )
     sentences.append(
         "Transduction: whether the queries of an episode share information, through the method (yes), through batch "
         "statistics (bn), or not (no)."

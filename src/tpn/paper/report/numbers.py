@@ -12,6 +12,9 @@ from tpn.paper.recipe import Cell
 from tpn.paper.report.document import Entry, Grid
 from tpn.paper.report.report import FAILED, NOT_YET, Report
 
+UNTRAINED = "†"
+"""The mark of weights that training never improved."""
+
 
 def main_table(report: Report) -> Grid:
     """Return our numbers, with the published number and the difference below each."""
@@ -50,15 +53,26 @@ def entry(report: Report, cell: Cell, best: bool) -> Entry:
         return Entry(FAILED if failed else NOT_YET, below)
     if cell.published is not None and report.same_data:
         below = (*below, f"difference {difference(measured, cell.published)}")
-    return Entry(str(measured), below, best)
+    return Entry(f"{measured}{f' {UNTRAINED}' if is_untrained(report, cell) else ''}", below, best)
+
+
+def is_untrained(report: Report, cell: Cell) -> bool:
+    """Return whether a training of this cell never improved on its first weights, which were then tested."""
+    results = [report.results.trainings.get(name) for name in report.plan.of_cell[cell]]
+    return any(result is not None and result["trained"]["best_episode"] == 0 for result in results)
 
 
 def difference(measured: Measured, published: Published) -> str:
     """Return our number minus the published one, with the combined uncertainty if ours has one."""
-    value = f"{measured.value - published.value:+.2f}"
+    value = signed(measured.value - published.value)
     if (uncertainty := difference_uncertainty(measured, published)) is None:
         return value
     return f"{value} ± {uncertainty:.2f}"
+
+
+def signed(value: float) -> str:
+    """Return a number with its sign, and a true minus."""
+    return f"{value:+.2f}".replace("-", "−")
 
 
 def difference_uncertainty(measured: Measured, published: Published) -> float | None:
@@ -99,7 +113,7 @@ def paired_entry(differences: Float64[np.ndarray, "value"], over_partitions: boo
     mean = mean_with_interval(differences)
     error = standard_error(differences) if over_partitions else mean.ci95
     assert error is not None
-    return Entry(f"{mean.value:+.2f} ± {error:.2f}", best=not over_partitions and abs(mean.value) > error)
+    return Entry(f"{signed(mean.value)} ± {error:.2f}", best=not over_partitions and abs(mean.value) > error)
 
 
 def solver_table(report: Report) -> Grid:

@@ -61,7 +61,16 @@ class Report:
     def budget_title(self) -> str:
         """The budget in words, such as: quick budget, with test episodes 600."""
         changed = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in self.changes.items())
-        return f"{self.budget_name} budget{f', with {changed}' if changed else ''}"
+        start = f" (warm start, {self.length})" if self.plan.start else ""
+        return f"{self.budget_name} budget{start}{f', with {changed}' if changed else ''}"
+
+    @property
+    def length(self) -> str:
+        """How long each system is trained, in words."""
+        budget = self.budget
+        if budget.train_images is not None and budget.episodes is None:
+            return f"{budget.train_images:,} training images"
+        return "episodes as in each recipe" if budget.episodes is None else f"{budget.episodes:,} episodes"
 
     @property
     def same_data(self) -> bool:

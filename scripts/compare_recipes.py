@@ -1,0 +1,136 @@
+"""Compare recipes of training at equal time, on the validation classes: the table of trials in docs/two-stages.md.
+
+    python -m scripts.compare_recipes runs/recipes --data mini-imagenet:FILE --minutes 10 --threads 1
+    python -m scripts.compare_recipes runs/recipes --data mini-imagenet:FILE --minutes 10 --second-stage --init RUN
+
+Each recipe is the basic one with one thing changed. A step of each is timed first, so that all trainings take the same
+time. The test is on the classes of validation, never on those of the test. The same call continues after a break.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import tpn
+from tpn.files import write_text
+
+FIRST: dict[str, Any] = {
+    "classifier": "cosine",
+    "nca": 0.5,
+    "augment": ("resized-crop", "flip"),
+    "sizes": (42, 63, 84),
+    "size_shares": (0.3, 0.3, 0.4),
+    "ema": 0.998,
+    "batch_size": 64,
+    "lr": 0.05,
+    "warm_up": 100,
+}
+FIRST_STAGES: dict[str, dict[str, Any]] = {
+    "basic": {},
+    "images of 84x84 only": {"sizes": (), "size_shares": ()},
+    "half of the steps at 42x42": {"size_shares": (0.5, 0.2, 0.3)},
+    "linear classifier": {"classifier": "linear"},
+    "without NCA": {"nca": 0.0},
+    "without averaged weights": {"ema": 0.0},
+    "shifts instead of resized crops": {"augment": ("crop", "flip")},
+    "label smoothing 0.1": {"label_smoothing": 0.1},
+    "no last ReLU": {"backbone": "conv4-linear"},
+    "one-cycle": {"schedule": "one-cycle"},
+    "batch 128, lr 0.1": {"batch_size": 128, "lr": 0.1},
+}
+SECOND: dict[str, Any] = {
+    "schedule": "cosine",
+    "unit_features": True,
+    "initial_sharpness": 6.0,
+    "tasks_per_episode": 8,
+    "base_loss": 0.5,
+    "backbone_lr": 0.1,
+    "ema": 0.99,
+}
+SECOND_STAGES: dict[str, dict[str, Any]] = {
+    "basic": {},
+    "as in the paper": dict.fromkeys(("unit_features",), False)
+    | {"initial_sharpness": 1.0, "tasks_per_episode": 1, "base_loss": 0.0, "backbone_lr": 1.0, "ema": 0.0},
+    "features of any length": {"unit_features": False},
+    "initial sharpness 1": {"initial_sharpness": 1.0},
+    "one task per episode": {"tasks_per_episode": 1},
+    "without the base-class loss": {"base_loss": 0.0},
+    "backbone at the full learning rate": {"backbone_lr": 1.0},
+    "four episodes per step": {"episodes_per_step": 4},
+    "lr 3e-4": {"lr": 3e-4},
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path, help="the folder for runs and results")
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--second-stage", action="store_true")
+    parser.add_argument("--init", type=Path, help="the first stage, for --second-stage")
+    parser.add_argument("--recipes", nargs="*", help="only these (default: all)")
+    options = parser.parse_args()
+    if options.second_stage and options.init is None:
+        parser.error("--second-stage needs --init")
+    basic, changes = (SECOND, SECOND_STAGES) if options.second_stage else (FIRST, FIRST_STAGES)
+    rows = []
+    for name in options.recipes or changes:
+        row = trial(name, basic | changes[name], options)
+        rows.append(row)
+        print(
+            f"{name:<36} {row['steps']:>6} steps  {row['minutes']:5.1f} min  {row['1-shot']}  {row['5-shot']}",
+            flush=True,
+        )
+    print("\n| recipe | steps | 1-shot | 5-shot |\n|---|---|---|---|")
+    for row in rows:
+        print(f"| {row['recipe']} | {row['steps']:,} | {row['1-shot']} | {row['5-shot']} |")
+
+
+def trial(name: str, recipe: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
+    """Train a recipe for the given time, and test it on the validation classes; or read what was found before."""
+    stage = "second" if options.second_stage else "first"
+    folder = options.out / f"{stage}-{name.replace(' ', '-').replace(',', '')}"
+    result = folder.with_suffix(".json")
+    if result.is_file():
+        found: dict[str, Any] = json.loads(result.read_text())
+        return found
+    common = {**recipe, "threads": options.threads, "progress": False, "no_compile": True, "seed": 0}
+    if options.second_stage:
+        common |= {"init": options.init}
+    per_step = recipe.get("episodes_per_step", 1)
+    steps = int(60 * options.minutes / seconds_per_step(common, options, folder))
+    run = train(common | {"episodes": steps * per_step}, options, folder)
+    row: dict[str, Any] = {"recipe": name, "steps": steps, "minutes": run.seconds / 60}
+    for shot in (1, 5):
+        test = tpn.evaluate(run, shot=shot, split="val", episodes=600, threads=options.threads, progress=False)
+        row[f"{shot}-shot"] = f"{100 * test.accuracy:.2f} ± {100 * (test.ci95 or 0):.2f}"
+    write_text(result, json.dumps(row))
+    return row
+
+
+def train(settings: dict[str, Any], options: argparse.Namespace, folder: Path) -> tpn.TrainingRun:
+    """Train one stage, validated at its end only."""
+    whole = {"validate_every": settings["episodes"], "validation_episodes": 40, "resume": True, **settings}
+    if options.second_stage:
+        return tpn.train("tpn", options.data, out=folder, **whole)
+    return tpn.pretrain(options.data, out=folder, **whole)
+
+
+def seconds_per_step(settings: dict[str, Any], options: argparse.Namespace, folder: Path) -> float:
+    """Time a few steps in the proportions of their sizes."""
+    times: list[float] = []
+    count, per_step = 40, settings.get("episodes_per_step", 1)
+
+    def stamp(step: dict[str, Any]) -> None:
+        times.append(time.perf_counter())
+
+    timing = folder.with_name(f"{folder.name}-timing")
+    train({**settings, "episodes": count * per_step, "on_step": stamp}, options, timing)
+    return (times[-1] - times[3]) / (len(times) - 4)
+
+
+if __name__ == "__main__":
+    main()

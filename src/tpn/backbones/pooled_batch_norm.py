@@ -1,0 +1,121 @@
+"""Batch normalisation, 2x2 max-pooling and ReLU in one compiled step, for training on a CPU.
+
+In Conv-4 these operations, not the convolutions, read and write most of the memory. Normalisation is monotone in each
+channel, so pooling commutes with it: the largest value of a window stays the largest if the channel's weight is
+positive, and the smallest becomes the largest if it is negative. Therefore the raw maps are read once for their
+statistics and once for pooling, and only the pooled quarter is normalised. The gradient of a raw map is x k1 + k0, with
+two constants per channel, plus the pooled gradient at the position that was chosen.
+
+Both directions are pure functions that torch.compile turns into one or two loops each. Eagerly they would be slower
+than PyTorch's own layers.
+"""
+
+from functools import cache
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from tpn.errors import TPNError
+
+Maps = Float[Tensor, "image height width channel"]
+
+
+def pooled_batch_norm(maps: Float[Tensor, "image channel height width"], norm: nn.BatchNorm2d, relu: bool) -> Tensor:
+    """Return relu(max_pool2d(norm(maps), 2)) with the statistics of the batch, and update the running statistics.
+
+    Maps of odd height or width lose their last row or column to pooling, but not to the statistics.
+    """
+    if maps.numel() == maps.shape[1]:
+        raise TPNError("Batch normalisation needs more than one value per channel: train with more images.")
+    pooled, mean, variance = _PooledBatchNorm.apply(maps, norm.weight, norm.bias, norm.eps, relu)  # type: ignore[no-untyped-call]
+    if norm.track_running_stats and norm.running_mean is not None and norm.running_var is not None:
+        assert norm.num_batches_tracked is not None
+        norm.num_batches_tracked.add_(1)
+        momentum = norm.momentum if norm.momentum is not None else 1 / float(norm.num_batches_tracked)
+        count = maps.numel() // maps.shape[1]
+        norm.running_mean.lerp_(mean, momentum)
+        norm.running_var.lerp_(variance * (count / (count - 1)), momentum)
+    return pooled  # type: ignore[no-any-return]
+
+
+class _PooledBatchNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, maps: Tensor, weight: Tensor, bias: Tensor, eps: float, relu: bool) -> tuple[Tensor, ...]:
+        rows = maps.permute(0, 2, 3, 1).contiguous()
+        out, chosen, place, mean, variance = _compiled(forward)(rows, weight, bias, eps, relu)
+        ctx.save_for_backward(rows, chosen, place, weight, bias, mean, variance)
+        ctx.eps, ctx.relu = eps, relu
+        ctx.mark_non_differentiable(mean, variance)
+        return out.permute(0, 3, 1, 2), mean, variance
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        gradient = gradients[0].permute(0, 2, 3, 1).contiguous()
+        maps, weight, bias = _compiled(backward)(gradient, *ctx.saved_tensors, ctx.eps, ctx.relu)
+        return maps.permute(0, 3, 1, 2), weight, bias, None, None
+
+
+def forward(
+    x: Maps, weight: Float[Tensor, "channel"], bias: Float[Tensor, "channel"], eps: float, relu: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Return the output, the chosen raw values, their places in the windows (0 to 3), and mean and variance."""
+    images, height, width, _ = x.shape
+    count = images * height * width
+    shift = x[0].mean((0, 1))  # near the mean, so that the difference below loses no digits
+    centred = x - shift
+    first = centred.sum((1, 2)).sum(0) / count
+    second = centred.square().sum((1, 2)).sum(0) / count
+    mean, variance = shift + first, (second - first.square()).clamp_min(0)
+    sign = torch.where(weight < 0, -1.0, 1.0).to(x.dtype)
+    rows, columns = height // 2, width // 2
+    a, b, c, d = (x[:, i : 2 * rows : 2, j : 2 * columns : 2] * sign for i in (0, 1) for j in (0, 1))
+    above, below = torch.maximum(a, b), torch.maximum(c, d)
+    # the first of equal values, as in PyTorch; a float, because a mask of bytes keeps the loops from being vectorised
+    place = torch.where(below > above, torch.where(d > c, 3.0, 2.0), torch.where(b > a, 1.0, 0.0)).to(x.dtype)
+    chosen = torch.maximum(above, below) * sign
+    out = (chosen - mean) * (weight * torch.rsqrt(variance + eps)) + bias
+    return (out.relu() if relu else out), chosen, place, mean, variance
+
+
+def backward(
+    gradient: Float[Tensor, "image height2 width2 channel"],
+    x: Maps,
+    chosen: Float[Tensor, "image height2 width2 channel"],
+    place: Float[Tensor, "image height2 width2 channel"],
+    weight: Float[Tensor, "channel"],
+    bias: Float[Tensor, "channel"],
+    mean: Float[Tensor, "channel"],
+    variance: Float[Tensor, "channel"],
+    eps: float,
+    relu: bool,
+) -> tuple[Maps, Float[Tensor, "channel"], Float[Tensor, "channel"]]:
+    """Return the gradients of the raw maps, the weight and the bias."""
+    images, height, width, channels = x.shape
+    rows, columns = chosen.shape[1:3]
+    count = images * height * width
+    scale = torch.rsqrt(variance + eps)
+    normalised = (chosen - mean) * scale
+    if relu:
+        gradient = torch.where(normalised * weight + bias > 0, gradient, 0.0)
+    to_bias = gradient.sum((1, 2)).sum(0)
+    to_weight = (gradient * normalised).sum((1, 2)).sum(0)
+    factor = weight * scale
+    k1 = -factor * to_weight * scale / count
+    k0 = -factor * to_bias / count - mean * k1
+    windows = x[:, : 2 * rows, : 2 * columns].reshape(images, rows, 2, columns, 2, channels)
+    back = (gradient * factor).view(images, rows, 1, columns, 1, channels)
+    position = torch.arange(4, dtype=x.dtype, device=x.device).view(1, 1, 2, 1, 2, 1)
+    here = place.view(images, rows, 1, columns, 1, channels) == position
+    inside = (windows * k1 + k0 + torch.where(here, back, 0.0)).reshape(images, 2 * rows, 2 * columns, channels)
+    if (height, width) == (2 * rows, 2 * columns):
+        return inside, to_weight, to_bias
+    whole = x * k1 + k0
+    whole[:, : 2 * rows, : 2 * columns] = inside
+    return whole, to_weight, to_bias
+
+
+@cache
+def _compiled(function: Any) -> Any:
+    return torch.compile(function, dynamic=False)

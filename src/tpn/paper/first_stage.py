@@ -1,0 +1,84 @@
+"""The first stage: the pre-trained backbones that the systems of an experiment start with."""
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from tpn.errors import TPNError
+from tpn.images.split import Images
+from tpn.paper.budget import FIRST_STAGE
+from tpn.paper.recipe import Test, Training, training
+from tpn.runs.folder import Run, find_run
+from tpn.runs.loading import weights_digest
+from tpn.runs.shipped import ships
+
+SHIPPED = "mini-conv4-pretrained"
+PHOTOGRAPHS: dict[str, Any] = {
+    "classifier": "cosine",
+    "nca": 0.5,
+    "augment": ("resized-crop", "flip"),
+    "ema": 0.998,
+    "batch_size": 64,
+    "lr": 0.05,
+    "warm_up": 200,
+    "episodes": 60_000,
+    "validate_every": 4_000,
+    "sizes": (42, 63, 84),
+    "size_shares": (0.3, 0.3, 0.4),
+}
+"""The recipe of the shipped weights, for images of 84x84 pixels."""
+SMALL: dict[str, Any] = {"episodes": 2_000, "validate_every": 500, "classifier": "cosine"}
+"""The recipe for smaller images, such as drawings."""
+CONV4_FAMILY = ("conv4", "conv4-32", "conv4-maps")
+
+
+@dataclass(frozen=True)
+class Start:
+    """The run that a system starts with."""
+
+    folder: str
+    weights: str
+    """A digest of its weights; empty if it is trained as part of the experiment."""
+
+
+def first_stage(backbone: str, image_size: int) -> Training:
+    """Return the training of a backbone on all training classes."""
+    settings = PHOTOGRAPHS if image_size == PHOTOGRAPHS["sizes"][-1] else SMALL
+    return training("classifier-baseline", 5, 5, **settings, backbone=backbone)
+
+
+def first_stage_tests() -> tuple[Test, ...]:
+    """Return the tests of a first stage by itself."""
+    return tuple(Test(training("classifier-baseline", 5, shot).episode) for shot in (1, 5))
+
+
+def given_start(init: str, images: Images, backbone: str) -> Start | None:
+    """Return the run that `--init` names, or that ships with the package; None if a first stage must be trained."""
+    if init == FIRST_STAGE:
+        if not ships(SHIPPED) or backbone != "conv4":
+            return None
+        config = find_run(SHIPPED).read_config()
+        same = config.data.partition(":")[0] == images.spec.partition(":")[0] and config.image_size == images.image_size
+        return start_with(find_run(SHIPPED)) if same else None
+    run = find_run(init)
+    if run.read_config().settings.backbone != backbone:
+        raise TPNError(
+            f"--init {init} has the backbone {run.read_config().settings.backbone}, but this experiment needs "
+            f"{backbone}. Leave it out, or give --init {FIRST_STAGE}."
+        )
+    return start_with(run)
+
+
+def start_with(run: Run) -> Start:
+    """Return the start from a run that exists."""
+    return Start(os.fspath(run.folder.resolve()), weights_digest(run))
+
+
+def backbone_for(own: str) -> str:
+    """Return the backbone of a system that starts with a Conv-4: its own if the weights fit, otherwise that Conv-4."""
+    return "conv4" if own == "conv4-32" else own
+
+
+def pretrained_for(backbone: str) -> str:
+    """Return the backbone of the first stage for a system with this backbone, which has the same weights."""
+    return "conv4" if backbone in CONV4_FAMILY else backbone

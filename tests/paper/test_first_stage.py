@@ -1,0 +1,61 @@
+"""Systems that start with the same pre-trained backbone: the cpu budget."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.paper import BUDGET, do, planned, table
+from tpn.cli import main
+from tpn.errors import TPNError
+from tpn.paper import first_stage
+from tpn.paper.budget import BUDGETS, FIRST_STAGE
+from tpn.paper.job import read_result
+from tpn.paper.measured import collect
+from tpn.paper.report.report import Report
+from tpn.runs.loading import load, weights_digest
+
+SHORT = {"episodes": 2, "batch_size": 16, "validate_every": 2, "validation_episodes": 2, "classifier": "cosine"}
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    monkeypatch.setattr(first_stage, "SMALL", SHORT)
+
+
+def test_one_first_stage_is_trained_for_all_systems(images, tmp_path):
+    plan = planned(table(), images, tmp_path, replace(BUDGET, init=FIRST_STAGE))
+    [first] = plan.first.values()
+    assert first.config.method == "classifier-baseline"
+    assert {job.config.init for job in plan.jobs.values()} == {str(first.run.folder)}
+    do(plan.first)
+    do(plan.jobs)
+    digest = weights_digest(first.run)
+    for job in plan.jobs.values():
+        assert job.run.read_config().init_weights == digest
+        assert read_result(job)["start"] == first.name
+    again = planned(table(), images, tmp_path, replace(BUDGET, init=FIRST_STAGE))
+    assert again.jobs.keys() == plan.jobs.keys(), "names do not depend on what is there already"
+    report = Report(table(), BUDGETS["cpu"], "cpu", images.spec, 28, plan, collect(plan), {}, "tpn paper")
+    assert report.budget_title == "cpu budget (warm start, 30,000 training images)"
+
+
+def test_another_run_can_be_the_start(images, tmp_path):
+    call = ["pretrain", "--episodes", "1", "--batch-size", "16", "--validation-episodes", "2"]
+    assert main([*call, "--out", str(tmp_path / "own")]) == 0
+    plan = planned(table(), images, tmp_path / "out", replace(BUDGET, init=str(tmp_path / "own")))
+    assert plan.first == {}
+    assert {job.config.init for job in plan.jobs.values()} == {str(tmp_path / "own")}
+    assert main([*call, "--backbone", "resnet12-16", "--out", str(tmp_path / "other")]) == 0
+    with pytest.raises(TPNError, match="has the backbone resnet12-16, but this experiment needs conv4"):
+        planned(table(), images, tmp_path / "out", replace(BUDGET, init=str(tmp_path / "other")))
+
+
+def test_a_relation_network_starts_with_the_weights_of_a_conv4(tmp_path):
+    call = ["--episodes", "1", "--validation-episodes", "2", "--threads", "1"]
+    assert main(["pretrain", *call, "--batch-size", "16", "--out", str(tmp_path / "first")]) == 0
+    start = ["--init", str(tmp_path / "first"), "--lr", "1e-12", "--backbone", "conv4-maps"]
+    assert main(["train", "relation-net", *call, *start, "--out", str(tmp_path / "second")]) == 0
+    first, second = (load(tmp_path / name).state_dict() for name in ("first", "second"))
+    for index in range(4):
+        name = f"backbone.blocks.{index}.convolution.weight"
+        assert (first[name] - second[name]).abs().max() < 1e-6
