@@ -91,7 +91,7 @@ class OnnxModel:
             )
         if output.ndim == 4:
             output = output.mean((1, 2) if self.layout == "nhwc" else (2, 3))
-        return output[:, 0] if output.ndim == 3 else output
+        return np.asarray(output[:, 0] if output.ndim == 3 else output)
 
     def _with_output(self, model: Path | bytes, output: str) -> bytes:
         """Return the model with one of its inner values as an output."""
@@ -133,8 +133,8 @@ class OnnxModel:
         """Return mean and standard deviation from the model's metadata; otherwise those of ImageNet, as is usual."""
         facts = self.session.get_modelmeta().custom_metadata_map
         if facts.get("Image.NominalPixelRange") in RANGES:
-            mean, std = RANGES[facts["Image.NominalPixelRange"]]
-            return (mean,) * 3, (std,) * 3
+            middle, spread = RANGES[facts["Image.NominalPixelRange"]]
+            return (middle,) * 3, (spread,) * 3
         try:
             mean, std = (tuple(float(one) for one in json.loads(facts[name])) for name in ("mean", "std"))
         except (KeyError, ValueError, TypeError):

@@ -12,7 +12,7 @@ from tpn.errors import Interrupted, TPNError, TPNWarning
 COMMANDS = {
     "label": "label the rest of a folder of images, from the labels of a few",
     "embed": "embed a folder of images once, into shards of features, here or on a Ray cluster",
-    "predict": "classify single images with a trained method",
+    "predict": "classify single images, given a few labelled ones of each class",
     "train": "train a method by episodes, or resume a training",
     "pretrain": "pre-train a backbone on all training classes, for tpn train --init",
     "splits": "train and test a semi-supervised method on several partitions into labelled and unlabelled images",

@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
     if arguments[:1] == ["get"]:
         get: Get = parse(Get, "tpn backbones get", arguments[1:])
         (network,) = tpn.get_backbone(get.name, cache=get.cache).pretrained
-        speed = f"{network['images_per_second']:.0f} images a second on one core"
+        speed = f"{network['images_per_second']:.1f} images a second on one core"
         ready = f"{network['name']} is ready: {network['file']} ({network['width']} features, {speed})."
         print(json.dumps(network) if get.json else ready)
         return 0

@@ -97,7 +97,8 @@ def embed_on_ray(
         kind = ray.remote(**resources, max_restarts=-1, max_task_retries=RETRIES)(Embedder)
         device = "cuda" if gpus else "cpu"
         actors = [kind.remote(options, threads, device, None if cache is None else str(cache)) for _ in range(count)]
-        waiting, running = list(numbers), {}
+        waiting = list(numbers)
+        running: dict[Any, tuple[Any, int]] = {}
         free = actors * TASKS_PER_ACTOR
         while waiting or running:
             while waiting and free:

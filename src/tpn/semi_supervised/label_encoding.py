@@ -1,5 +1,6 @@
 """Encoding of labels: numbers or text, with -1 for unlabelled points, as in scikit-learn."""
 
+import warnings
 from numbers import Integral
 from typing import Any
 
@@ -9,6 +10,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 UNLABELLED = -1
+MANY_CLASSES = "The number of unique classes is greater than 50%"
+"""scikit-learn's remark on targets that look like a regression: one label of each class is nothing unusual here."""
 
 
 def encode(y: Any, points: int) -> tuple[np.ndarray, np.ndarray]:
@@ -22,7 +25,9 @@ def encode(y: Any, points: int) -> tuple[np.ndarray, np.ndarray]:
     if not labelled.any():
         raise ValueError("There are no labels: all of y is -1.")
     known = _as_one_kind(y[labelled]) if y.dtype == object else y[labelled]
-    check_classification_targets(known)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", MANY_CLASSES)
+        check_classification_targets(known)
     classes, of_known = np.unique(known, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(f"There must be at least two classes; there is one class only: {classes[0]!r}.")

@@ -11,6 +11,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
+from tpn.semi_supervised.label_encoding import MANY_CLASSES
 from tpn.semi_supervised.neighbours import Points
 from tpn.semi_supervised.threads import threads
 
@@ -68,6 +69,7 @@ class LinearModel:
     def fit(self, points: Points, labels: np.ndarray) -> "LinearModel":
         with warnings.catch_warnings(), threads(1):  # its matrices are so small that several threads take longer
             warnings.simplefilter("ignore", ConvergenceWarning)  # good enough as a prior
+            warnings.filterwarnings("ignore", MANY_CLASSES)
             self.model.fit(points, labels)
         return self
 

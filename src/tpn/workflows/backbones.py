@@ -40,7 +40,7 @@ class BackboneList(Result):
         width = max(len(row["name"]) for row in self.pretrained)
         lines = [f"{'pre-trained':<{width}}  input  features  licence     size    here         at hand"]
         for row in self.pretrained:
-            speed = "" if row["images_per_second"] is None else f"{row['images_per_second']:.0f} images/s"
+            speed = "" if row["images_per_second"] is None else f"{row['images_per_second']:.1f} images/s"
             hand = row["at_hand"] or f"no: {row['how']}"
             lines.append(
                 f"{row['name']:<{width}}  {row['image_size']:>5}  {row['width']:>8}  {row['licence']:<10}  "
