@@ -2,7 +2,7 @@
 
     TPN_MINI_IMAGENET=mini-imagenet.zip python -m scripts.compare_labelling
 
-Features are those of efficientnet-lite0, which has seen ImageNet, these classes included: stand-ins for photographs of
+Features are those of efficientnet-lite0 (or --backbone), which has seen ImageNet, these classes included: stand-ins for photographs of
 one's own. Three sets: the 20 test classes with 600 images each; all 100 classes with 100 each; and all 100 classes
 with 100 others each, which no setting of LabelPropagator was chosen on. Balanced, and with classes from 1 to 1/10 of
 that size; 1 and 5 labels of each class; 5 seeds. Compared are LabelPropagator, scikit-learn's LabelSpreading (the best
@@ -38,6 +38,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--features", type=Path, default=Path("runs/labelling-features"), help="where they are kept")
+    parser.add_argument("--backbone", default=EFFICIENTNET, help="the network, as `tpn label --backbone` takes it")
     options = parser.parse_args()
     images = open_images(f"mini-imagenet:{os.environ['TPN_MINI_IMAGENET']}")
     options.features.mkdir(parents=True, exist_ok=True)
@@ -49,17 +50,21 @@ def main() -> None:
     }
     warnings.simplefilter("ignore")
     for name, (splits, places) in sets.items():
-        features, truth = embedded(images, splits, places, options.features)
+        features, truth = embedded(images, splits, places, options.features, options.backbone)
         for balanced in (True, False):
             for labels in (1, 5):
                 compare(name, features, truth, balanced, labels, options.seeds)
 
 
-def embedded(images: Images, splits: list[str], places: range, folder: Path) -> tuple[np.ndarray, np.ndarray]:
+def embedded(
+    images: Images, splits: list[str], places: range, folder: Path, backbone: str = EFFICIENTNET
+) -> tuple[np.ndarray, np.ndarray]:
     """The features of the images at these places in each class, and their classes."""
-    file = folder / f"{len(splits)}-{places.start}-{places.stop}.npz"
+    known = find_network(backbone, torch.device("cpu"))
+    prefix = "" if backbone == EFFICIENTNET else f"{known.key}-"
+    file = folder / f"{prefix}{len(splits)}-{places.start}-{places.stop}.npz"
     if not file.is_file():
-        network = find_network(EFFICIENTNET, torch.device("cpu")).load()
+        network = known.load()
         features, truth = [], []
         for split in map(images.split, splits):
             rows = np.concatenate([start + np.array(places) for start in split.starts[:-1]])

@@ -24,8 +24,10 @@ class Predict(PredictOptions):
     training. A transductive method (see `tpn methods`) uses all images at once: more images make a better graph.
     """
 
-    files: Annotated[Positional[tuple[Path, ...]], arg(metavar="[RUN] FILE...")]
-    """The images to classify; before them, if wanted, a run folder that tpn train wrote, or mini-conv4."""
+    run: Annotated[Positional[Path], arg(metavar="[RUN]")]
+    """A run folder that tpn train wrote, or mini-conv4; if it is left out, the best network at hand is taken."""
+    files: Annotated[Positional[tuple[Path, ...]], arg(metavar="FILE...")]
+    """The images to classify."""
     support: Path
     """The folder with the labelled images: a sub-folder for each class."""
     json: Flag = False
@@ -34,11 +36,11 @@ class Predict(PredictOptions):
 
 def main(arguments: list[str]) -> int:
     options: Predict = parse(Predict, "tpn predict", arguments)
-    first, files = (options.files[0] if options.files else None), options.files
-    run = None if first is None or first.is_file() else first
-    if run is not None:
-        check_run(run)
-        files = options.files[1:]
+    if options.run.is_file():  # an image: RUN was left out
+        run, files = None, (options.run, *options.files)
+    else:
+        check_run(options.run)
+        run, files = options.run, options.files
     chosen = {name: getattr(options, name) for name in option_fields(PredictOptions)}
     predictions = tpn.predict(run, files, options.support, **chosen)
     print(json.dumps(predictions.to_dict()) if options.json else predictions)
