@@ -2,12 +2,12 @@
 
     TPN_MINI_IMAGENET=mini-imagenet.zip python -m scripts.compare_labelling
 
-Features are those of efficientnet-lite0 (or --backbone), which has seen ImageNet, these classes included: stand-ins for photographs of
-one's own. Three sets: the 20 test classes with 600 images each; all 100 classes with 100 each; and all 100 classes
-with 100 others each, which no setting of LabelPropagator was chosen on. Balanced, and with classes from 1 to 1/10 of
-that size; 1 and 5 labels of each class; 5 seeds. Compared are LabelPropagator, scikit-learn's LabelSpreading (the best
-of alpha 0.2, 0.8 and 0.99 by test accuracy) and logistic regression on the labelled images (normalised features, the
-best C of 1, 10, 100 and 1000 by test accuracy).
+Features are those of efficientnet-lite0, or of --backbone. It has seen ImageNet, these classes included, so that they
+stand in for photographs of one's own. Three sets: the 20 test classes with 600 images each; all 100 classes with 100
+each; and all 100 classes with 100 others each, which no setting of LabelPropagator was chosen on. Balanced, and with
+classes from 1 to 1/10 of that size; 1 and 5 labels of each class; 5 seeds. Compared are LabelPropagator, scikit-learn's
+LabelSpreading (the best of alpha 0.2, 0.8 and 0.99 by test accuracy) and logistic regression on the labelled images
+(normalised features, the best C of 1, 10, 100 and 1000 by test accuracy).
 """
 
 import argparse

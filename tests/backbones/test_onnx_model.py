@@ -97,6 +97,15 @@ def test_bytes_are_taken_as_bytes(tmp_path):
     np.testing.assert_allclose(made(eight), expected(eight, (0,) * 3, (1 / 255,) * 3), rtol=1e-4)
 
 
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT, TensorProto.UINT8])
+def test_pixels_are_embedded_as_images_are(tmp_path, layout, kind):
+    made = OnnxModel(model(tmp_path, layout=layout, kind=kind, batch=2))
+    pixels = np.random.default_rng(1).integers(0, 256, (5, 8, 8, 3), dtype=np.uint8)
+    images = torch.from_numpy(pixels).permute(0, 3, 1, 2).float() / 255
+    np.testing.assert_allclose(made.embed_pixels(pixels), made(images), rtol=1e-4, atol=1e-5)
+
+
 def test_an_inner_value_as_output_and_a_free_size(tmp_path):
     file = model(tmp_path, size="side", output="tokens")
     made = OnnxModel(file, OnnxInput(image_size=8, output="maps"))

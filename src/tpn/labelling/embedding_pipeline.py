@@ -17,6 +17,7 @@ from typing import TypeAlias
 import numpy as np
 import torch
 
+from tpn.backbones.onnx_model import OnnxModel
 from tpn.errors import TPNError
 from tpn.images.decoding import NotAnImage, decode
 from tpn.images.file_containers import LARGEST_FILE, too_large
@@ -174,9 +175,13 @@ def _embed_pixels(decoded: Outcome, network: Network, device: torch.device) -> O
     pixels = {content: image for content, image in decoded.items() if isinstance(image, np.ndarray)}
     if not pixels:
         return decoded
-    with torch.inference_mode():
-        images = torch.from_numpy(np.stack(list(pixels.values()))).to(device).permute(0, 3, 1, 2).float().div_(255)
-        features = network.embed(images).float().cpu().numpy()
+    stacked = np.stack(list(pixels.values()))
+    if isinstance(network.embed, OnnxModel):
+        features = network.embed.embed_pixels(stacked)
+    else:
+        with torch.inference_mode():
+            images = torch.from_numpy(stacked).to(device).permute(0, 3, 1, 2).float().div_(255)
+            features = network.embed(images).float().cpu().numpy()
     if not np.isfinite(features).all():
         raise TPNError(f"{network.title} gives features that are NaN or infinite.")
     return decoded | dict(zip(pixels, features, strict=True))

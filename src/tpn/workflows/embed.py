@@ -84,10 +84,10 @@ def embed_images(source: str | Path, out: str | Path, *, progress: bool = True, 
     with showing(progress), computing(settings.threads, settings.device) as device:
         root, names = images_of(Path(source))
         network = find_network(settings, device, settings.cache)
-        name_network(settings.backbone, network.name)
         plan = Plan(str(root), tuple(names), network.name, network.key, settings.shard_size)
         target = resolved(Path(out))
         shards = ShardFolder(target, plan)
+        name_network(settings.backbone, network.name)
         with file_lock(target / ".lock", wait=False) as held:
             if not held:
                 raise TPNError(f"Another process is writing {target}.")
@@ -140,7 +140,18 @@ def images_of(source: Path) -> tuple[Path, list[str]]:
 
 
 def open_features(folder: str | Path) -> Any:
-    """Open the features that `tpn embed` wrote, memory-mapped: `names`, `shape`, rows; `LabelPropagator` takes them."""
+    """Open the features that `tpn embed` wrote, memory-mapped: rows are read from disk when they are used.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The folder that was `out`.
+
+    Returns
+    -------
+    FeatureShards
+        Has `names` (a path for each row), `shape`, and rows (`shards[10:20]`); `LabelPropagator` takes it as an array.
+    """
     from tpn.labelling.feature_shards import FeatureShards
 
     return FeatureShards(folder)

@@ -82,8 +82,8 @@ def label_folder(folder: str | Path, *, progress: bool = True, **options: Any) -
             else:
                 network = find_network(settings, device, settings.cache)
                 backbone, cache = network.name, cache_folder(settings.cache)
-                name_network(settings.backbone, network.name)
                 names, features = embed(images.path, images.names, network, cache, device, images.problems)
+                name_network(settings.backbone, network.name)
             for sentence in images.problems.sentences:
                 warnings.warn(sentence, TPNWarning, stacklevel=2)
 

@@ -143,9 +143,9 @@ def _by_network(
     files: Sequence[PathLike], classes: dict[str, list[Path]], settings: PredictOptions, device: torch.device
 ) -> Predictions:
     network, problems = find_network(settings, device, settings.cache), Problems()
-    name_network(settings.backbone, network.name)
     named = {Path(file): file for file in files}
     used, probabilities = classify(classes, list(named), network, cache_folder(settings.cache), device, problems)
+    name_network(settings.backbone, network.name)
     for sentence in problems.sentences:
         warnings.warn(sentence, TPNWarning, stacklevel=4)
     names, best = list(classes), probabilities.argmax(1)
