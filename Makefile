@@ -1,4 +1,4 @@
-# make setup | run | test | bench | lint      (each installs what it needs)
+# make setup | run | test | bench | torture | lint      (each installs what it needs)
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 RUN    := runs/quickdraw
 FIRST  := runs/quickdraw-pretrained
 
-.PHONY: setup run test bench lint clean
+.PHONY: setup run test bench torture lint clean
 
 setup: $(READY)
 
@@ -34,6 +34,10 @@ test: lint
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
+
+# Try to break it: kills, full disks, damaged files, wrong command lines. 20 minutes; the same command goes on.
+torture: $(READY)
+	$(BIN)/python -m torture
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -6,11 +6,12 @@ from tpn.cli import share_the_processor
 
 share_the_processor()  # before anything loads torch
 
-from benchmarks import evaluation, images, labelling, maml, memory, neighbours, training_step
+from benchmarks import evaluation, heads, images, labelling, maml, memory, neighbours, training_step
 
 BENCHMARKS = {
     "training-step": training_step.main,
     "evaluation": evaluation.main,
+    "heads": heads.main,
     "memory": memory.main,
     "maml": maml.main,
     "images": images.main,

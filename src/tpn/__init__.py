@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tpn.runs.loading import load
     from tpn.semi_supervised.label_propagator import LabelPropagator
     from tpn.workflows.backbones import BackboneList, describe_backbones, get_backbone
+    from tpn.workflows.benchmark import BenchmarkResult, benchmark
     from tpn.workflows.compare import Comparison, compare
     from tpn.workflows.data import DataInfo, data_info, prepare_data, show_data
     from tpn.workflows.embed import Embedded, embed_images, open_features
@@ -56,6 +57,7 @@ _HOMES = {
     "runs.loading": ("load",),
     "semi_supervised.label_propagator": ("LabelPropagator",),
     "workflows.backbones": ("BackboneList", "describe_backbones", "get_backbone"),
+    "workflows.benchmark": ("BenchmarkResult", "benchmark"),
     "workflows.compare": ("Comparison", "compare"),
     "workflows.data": ("DataInfo", "data_info", "prepare_data", "show_data"),
     "workflows.embed": ("Embedded", "embed_images", "open_features"),
@@ -74,14 +76,14 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [  # noqa: RUF022 (loaded lazily, in the order of use)
     "open_images", "images_from", "data_info", "prepare_data", "show_data",
-    "train", "pretrain", "train_splits", "evaluate", "compare", "predict", "plot_run", "load",
+    "train", "pretrain", "train_splits", "evaluate", "compare", "benchmark", "predict", "plot_run", "load",
     "label_folder", "embed_images", "open_features", "LabelPropagator",
     "reproduce", "list_experiments",
     "list_methods", "describe_methods", "register_method", "list_backbones", "register_backbone",
     "describe_backbones", "get_backbone",
     "Images", "Split", "Setting", "Episode", "Task", "TrainingTask", "Method", "Info", "Config", "Dimensions",
-    "TrainingRun", "EvaluationResult", "Comparison", "Predictions", "SplitsResult", "FolderLabels", "Embedded",
-    "DataInfo", "RunPlots", "MethodList", "BackboneList", "PaperResult",
+    "TrainingRun", "EvaluationResult", "Comparison", "BenchmarkResult", "Predictions", "SplitsResult", "FolderLabels",
+    "Embedded", "DataInfo", "RunPlots", "MethodList", "BackboneList", "PaperResult",
     "TPNError", "TPNWarning", "Interrupted", "__version__",
 ]  # fmt: skip
 

@@ -3,14 +3,17 @@
 import errno
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 from tpn.errors import TPNError
+from tpn.leftovers import UNFINISHED, in_use, remove_leftovers, unfinished
 
-UNFINISHED = ".part"
+LARGEST_TEXT = 2**28
+"""The most bytes of a JSON file or a list."""
 LOCK = ".lock"
 """The lock file of a folder. It is hidden, so that checks do not mistake it for content."""
 
@@ -19,17 +22,19 @@ LOCK = ".lock"
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Open a file for writing that replaces `path` only once it is complete and on disk.
 
-    Until then any file at `path` stays; a process killed half-way leaves at most a `.part` file beside it.
+    Until then any file at `path` stays; a process killed half-way leaves at most a `.part` file beside it, which the
+    next one that writes `path` removes.
     """
     path = check_target(path)
     if path.exists() and not path.is_file():  # a device or a pipe cannot be replaced
         with explaining_failure(path), open(path, "wb") as stream:
             yield stream
         return
-    part = path.with_name(f".{path.name}.{os.getpid()}{UNFINISHED}")
+    remove_leftovers(path)
+    part = unfinished(path)
     with explaining_failure(path):
         try:
-            with open(part, "wb") as stream:
+            with open(part, "wb") as stream, in_use(part):
                 yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
@@ -37,6 +42,27 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
             sync_folder(path.parent)
         finally:
             part.unlink(missing_ok=True)
+
+
+@contextmanager
+def building(folder: Path) -> Iterator[Path]:
+    """Yield a new hidden folder that becomes `folder`, which must be empty or missing, once it is complete.
+
+    A process killed half-way leaves at most the hidden folder, which the next one that builds `folder` removes.
+    """
+    remove_leftovers(folder)
+    part = unfinished(folder)
+    shutil.rmtree(part, ignore_errors=True)  # of an earlier process of the same number
+    make_folder(part)
+    try:
+        with explaining_failure(folder), in_use(part):
+            yield part
+            if folder.is_dir():
+                folder.rmdir()
+            os.rename(part, folder)
+            sync_folder(folder.parent)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
 
 
 def check_target(path: Path) -> Path:
@@ -104,13 +130,22 @@ def is_text(text: str) -> bool:
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object from `path`."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_limited(path).decode("utf-8"))
     except OSError as failure:
         raise TPNError(f"Cannot read {path}: {failure.strerror or failure}.") from failure
     except (ValueError, RecursionError) as failure:
         raise TPNError(f"{path} is damaged: it is not JSON ({failure}).") from failure
     if not isinstance(content, dict):
         raise TPNError(f"{path} is damaged: it holds a JSON {type(content).__name__} where an object was expected.")
+    return content
+
+
+def read_limited(path: Path, most: int = LARGEST_TEXT) -> bytes:
+    """Read a file of at most so many bytes; a device can have any number."""
+    with open(path, "rb") as stream:
+        content = stream.read(most + 1)
+    if len(content) > most:
+        raise TPNError(f"{path} is too large: more than {most:,} bytes.")
     return content
 
 

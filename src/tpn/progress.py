@@ -1,9 +1,10 @@
 """Progress: a bar with rate and remaining time on a terminal or in a notebook, plain lines elsewhere."""
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 
 Advance = Callable[..., None]
@@ -28,7 +29,16 @@ def showing(wanted: bool) -> Iterator[None]:
 def say(text: str) -> None:
     """Print a remark, which is not part of the result, on standard error."""
     if _shown.get():
+        tell(text)
+
+
+def tell(text: str) -> None:
+    """Print on standard error. If that fails, because a log fills its disk or was closed, the work goes on without."""
+    try:
         print(text, file=sys.stderr, flush=True)
+    except (OSError, ValueError):
+        with suppress(OSError, ValueError, AttributeError):  # drop it, or Python reports the rest of the text at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 @contextmanager
@@ -96,7 +106,7 @@ def _lines(what: str, total: int, unit: str, done: int) -> Advance:
         if now - last_line >= SECONDS_BETWEEN_LINES:
             last_line = now
             line = f"{what}: {pace.done}/{total}  {pace.text()}  {_figures(figures)}"
-            print(line.rstrip(), file=sys.stderr, flush=True)
+            tell(line.rstrip())
 
     return advance
 

@@ -11,6 +11,7 @@ import torch
 
 from tests.tiny import tiny
 from tpn.cli import main
+from tpn.digests import with_digest
 from tpn.runs.tensors import read_tensors, write_tensors
 
 TINY = tiny(episodes=2)
@@ -125,7 +126,8 @@ def damage(run, name, content):
                 known[key].update(value)
             else:
                 known[key] = value
-        path.write_text(json.dumps(known))
+        del known["digest"]
+        path.write_text(json.dumps(with_digest(known)))
     else:
         path.write_text(content)
 
@@ -134,7 +136,7 @@ DAMAGES = [
     ("evaluate", "config.json", 40, "config.json is damaged: it is not JSON"),
     ("evaluate", "config.json", "[]", "config.json is damaged"),
     ("evaluate", "config.json", "{}", "has the format None"),
-    ("evaluate", "config.json", {"format": 99}, "has the format 99; this version of tpn reads 4 and 5"),
+    ("evaluate", "config.json", {"format": 99}, "has the format 99; this version of tpn reads 4, 5, 6"),
     ("evaluate", "config.json", {"method": "magic"}, "the method 'magic', which is not known here"),
     ("evaluate", "config.json", {"settings": {"alpha": 7.0}}, "config.json cannot be read: --alpha must be above 0"),
     ("evaluate", "config.json", {"settings": {"alpha": "x"}}, "the setting alpha cannot be 'x'"),

@@ -40,6 +40,62 @@ def test_an_episode_has_what_was_asked_for_and_no_image_twice(way, shot, query, 
     assert distracting.sum() == distractors * unlabelled
 
 
+@given(
+    way=st.integers(3, 6),
+    present=st.integers(1, 3),
+    opened=st.integers(0, 3),
+    dirichlet=st.one_of(st.none(), st.floats(0.5, 5)),
+    seed=st.integers(0, 1000),
+)
+def test_missing_classes_have_no_queries_and_open_classes_nothing_else(way, present, opened, dirichlet, seed):
+    setting = {"query_classes": present, "open_classes": opened, "query_dirichlet": dirichlet}
+    episode = sampler(SPLIT, seed, way=way, shot=2, query=4, **setting).draw()
+    assert len(set(episode.images)) == len(episode.images), "support and queries are disjoint"
+    queries = episode.labels[episode.role == Role.QUERY]
+    counts = np.bincount(queries[queries >= 0], minlength=way)
+    assert counts.sum() == 4 * present
+    assert (counts > 0).sum() == present if dirichlet is None else (counts > 0).sum() <= present
+    strangers = episode.images[(episode.role == Role.QUERY) & (episode.labels == -1)] // 40
+    assert len(strangers) == 4 * opened
+    assert len(set(strangers)) == opened
+    assert not set(strangers) & set(episode.classes)
+    assert (episode.labels[episode.role == Role.SUPPORT] == np.repeat(np.arange(way), 2)).all()
+
+
+def test_a_whole_collection_is_one_episode():
+    split = noise(4, [7, 9, 5, 6])
+    episode = sampler(split, 3, shot=2, whole=True).draw()
+    assert sorted(episode.images) == list(range(27))
+    assert [int((episode.labels == label).sum()) for label in range(4)] == [
+        split.counts[class_] for class_ in episode.classes
+    ]
+    assert (episode.role == Role.SUPPORT).sum() == 8
+    assert str(Setting(shot=2, whole=True)) == "all classes, 2-shot, all other images as queries"
+
+
+def test_the_order_of_queries_does_not_reveal_their_class():
+    """Over many episodes each place among the queries has each class equally often."""
+    drawn = sampler(SPLIT, 5, way=3, shot=1, query=4, open_classes=1)
+    labels = np.stack([episode.labels[episode.role == Role.QUERY] for episode in (drawn.draw() for _ in range(600))])
+    for label in (-1, 0, 1, 2):
+        assert abs((labels == label).mean(0) - 0.25).max() < 0.1
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"query_classes": 6}, "query_classes must be from 1 to the 5 classes, not 6"),
+        ({"query_classes": 2, "query_counts": (1, 1, 1, 1, 1)}, "query_classes or query_counts, not both"),
+        ({"open_classes": -1}, "open_classes must be at least 0"),
+        ({"whole": True, "open_classes": 1}, "excludes open_classes"),
+        ({"whole": True, "query_dirichlet": 1.0}, "excludes query_dirichlet"),
+    ],
+)
+def test_realistic_settings_that_make_no_sense_are_refused(setting, message):
+    with pytest.raises(TPNError, match=message):
+        Setting(**setting)
+
+
 def test_the_same_seed_draws_the_same_episodes_and_another_seed_others():
     def images(seed):
         drawn = sampler(SPLIT, seed, way=3)

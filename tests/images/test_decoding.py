@@ -1,12 +1,17 @@
 """Images of every kind look in the store as they look to people."""
 
+import contextlib
 import io
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from tpn.images.decoding import MOST_PIXELS, NotAnImage, decode, image_suffixes
+from tpn.images.decoding_budget import LARGE, PixelBudget
 
 
 def saved(image, form, **options):
@@ -159,3 +164,33 @@ def test_decompression_bombs_are_not_decoded():
 def test_names_of_images():
     assert {".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".webp", ".ppm"} <= image_suffixes()
     assert not {".txt", ".csv", ".eps", ".pdf", ".zip", ".pkl"} & image_suffixes()
+
+
+def test_a_decoder_that_prints_on_standard_error_is_silenced(capfd):
+    file = io.BytesIO()
+    Image.fromarray(np.zeros((40, 50), np.uint8)).convert("1").save(file, "TIFF", compression="group4")
+    damaged = bytearray(file.getvalue())
+    start = damaged.find(b"\x00\x00", 8)
+    for content in (bytes(damaged[:8]) + b"\xaa" * 6 + bytes(damaged[14:]), bytes(damaged[:start])):
+        with contextlib.suppress(NotAnImage):
+            decode(content, 20)
+    assert capfd.readouterr().err == ""
+
+
+def test_threads_share_a_budget_of_pixels(monkeypatch):
+    budget, most, now, lock = PixelBudget(), 0, 0, threading.Lock()
+
+    def work(pixels):
+        nonlocal most, now
+        with budget.share(pixels):
+            with lock:
+                now += min(pixels, LARGE)
+                most = max(most, now)
+            time.sleep(0.002)
+            with lock:
+                now -= min(pixels, LARGE)
+
+    sizes = [LARGE // 3, LARGE // 2, 5 * LARGE, 1, LARGE] * 6
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, sizes))
+    assert LARGE // 2 < most <= LARGE

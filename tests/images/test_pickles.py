@@ -179,3 +179,13 @@ def test_what_was_expected_and_is_something_else():
     records = np.zeros(3, [("a", "i4"), ("b", "f4")])
     with pytest.raises(TPNError, match=r"records|plain values"):
         as_array(read_pickle(pickle.dumps(records), "x.pkl"), "x.pkl")
+
+
+def test_keys_that_were_chosen_to_collide_are_refused():
+    def number(value):
+        raw = value.to_bytes((value.bit_length() + 8) // 8, "little", signed=True)
+        return b"\x8a" + bytes([len(raw)]) + raw
+
+    keys = b"".join(number((index + 1) * (2**61 - 1)) + b"N" for index in range(5_000))
+    with pytest.raises(TPNError, match="chosen to collide"):
+        read_pickle(b"\x80\x02}(" + keys + b"u.", "x.pkl")

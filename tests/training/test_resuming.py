@@ -12,6 +12,7 @@ import torch
 
 from tests.tiny import flags, tiny
 from tpn.cli import main
+from tpn.digests import with_digest
 from tpn.errors import TPNError
 from tpn.runs.folder import Run
 from tpn.runs.loading import load
@@ -155,8 +156,10 @@ def test_nothing_in_a_run_is_a_pickle(uninterrupted, monkeypatch):
 
 
 def test_other_circumstances_are_told(uninterrupted, capsys):
-    text = uninterrupted.config_file.read_text()
-    uninterrupted.config_file.write_text(text.replace('"threads": 1', '"threads": 99'))
+    config = json.loads(uninterrupted.config_file.read_text())
+    del config["digest"]
+    config["written_with"]["threads"] = 99
+    uninterrupted.config_file.write_text(json.dumps(with_digest(config)))
     assert main(["train", "tpn", *flags(out=uninterrupted.folder, resume=True, threads=1)]) == 0
     assert "Note: threads was 99 and is 1" in capsys.readouterr().err
 

@@ -2,12 +2,16 @@
 
 import io
 import os
+import signal
 import sys
 import warnings
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
 from tpn.errors import Interrupted, TPNError, TPNWarning
+from tpn.progress import tell
+from tpn.text import shortened
 
 COMMANDS = {
     "label": "label the rest of a folder of images, from the labels of a few",
@@ -18,6 +22,7 @@ COMMANDS = {
     "splits": "train and test a semi-supervised method on several partitions into labelled and unlabelled images",
     "evaluate": "test a trained method on classes it has never seen",
     "compare": "test several methods on the same episodes, with paired differences",
+    "benchmark": "test many heads on the backbone of a run, in balanced and realistic settings",
     "paper": "run an experiment of the paper, and compare the results with the published numbers",
     "plot": "plot a run's learning curve, and an episode",
     "methods": "list the few-shot methods",
@@ -74,13 +79,13 @@ def main(arguments: list[str] | None = None) -> int:
     except TPNError as error:
         return refuse(error.command_line_text)
     except Interrupted as stop:
-        print(stop, file=sys.stderr)
+        tell(str(stop))
         return 128 + stop.signal
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader of the output has closed the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        drop_output()
+        return 128 + signal.SIGPIPE
     except MemoryError:
         return refuse(NO_MEMORY)
     except RuntimeError as error:
@@ -88,6 +93,7 @@ def main(arguments: list[str] | None = None) -> int:
             raise
         return refuse(NO_MEMORY)  # how torch reports a lack of memory
     except (OSError, UnicodeError) as error:  # a folder without permission, a name that cannot be encoded, …
+        drop_output()
         return refuse(f"The system refused: {error}.")
 
 
@@ -112,10 +118,16 @@ def run(name: str, arguments: list[str]) -> int:
 
 def note(message: Warning | str, *_: Any) -> None:
     """Print a warning as a line on standard error."""
-    print("Note:", " ".join(str(message).split("\n")), file=sys.stderr, flush=True)
+    tell(f"Note: {shortened(' '.join(str(message).splitlines()))}")
 
 
 def refuse(why: str) -> int:
     """Print an error that the user can fix, as one paragraph; return the exit code."""
-    print("tpn:", " ".join(why.split("\n")), file=sys.stderr)
+    tell(f"tpn: {shortened(' '.join(why.splitlines()))}")
     return 2
+
+
+def drop_output() -> None:
+    """Drop what is still to be printed, where nobody can take it: Python would report it at exit."""
+    with suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -36,6 +36,7 @@ def parse(kind: Any, prog: str, arguments: list[str], default: Any = None) -> An
     if any(argument in HELP for argument in arguments):
         print(help_text(kind, prog, default))
         sys.exit(0)
+    refuse_empty(arguments)
     import tyro
 
     messages = io.StringIO()
@@ -46,6 +47,15 @@ def parse(kind: Any, prog: str, arguments: list[str], default: Any = None) -> An
             return tyro.cli(kind, prog=prog, args=arguments, default=default, config=(tyro.conf.OmitArgPrefixes,))
     except SystemExit:
         raise TPNError(_paragraph(messages.getvalue())) from None
+
+
+def refuse_empty(arguments: list[str]) -> None:
+    """Refuse empty values, which scripts make of variables that are not set; no option has a use for one."""
+    for before, argument in zip(["", *arguments], arguments, strict=False):
+        if argument == "" or (argument.startswith("--") and argument.endswith("=")):
+            flag = argument[:-1] or before
+            what = f"The value of {flag}" if flag.startswith("--") else "An argument"
+            raise TPNError(f"{what} is empty.")
 
 
 def given(options: Any, arguments: list[str]) -> dict[str, Any]:

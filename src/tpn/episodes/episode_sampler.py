@@ -1,5 +1,6 @@
 """Random sampling of episodes."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,16 @@ from tpn.episodes.task import Episode, Role, TrainingTask, as_training_task
 from tpn.errors import TPNError
 from tpn.images.split import Split
 
+MOST_EPISODES = 10**6
+"""The most episodes of a test."""
+
 
 class EpisodeSampler:
     """Sampler of episodes from a split, without replacement within an episode. The seed determines the episodes."""
 
     def __init__(self, split: Split, setting: Setting, seed: int) -> None:
+        if setting.whole:
+            setting = replace(setting, way=len(split.classes))
         self.split, self.setting = split, setting
         self._generator = generator(seed)
         self._pools = ClassPools(split, setting)
@@ -26,17 +32,18 @@ class EpisodeSampler:
     def draw(self) -> Episode:
         """Draw the next episode."""
         setting, rng = self.setting, self._generator
-        chosen = rng.choice(len(self.split.classes), setting.way + setting.distractors, replace=False)
+        beside = setting.distractors + setting.open_classes
+        chosen = rng.choice(len(self.split.classes), setting.way + beside, replace=False)
         classes = chosen[: setting.way]
         queries = self._query_counts(self._pools.room(classes, setting))
         rows: dict[Role, list[np.ndarray]] = {role: [] for role in Role}
         labels: dict[Role, list[np.ndarray]] = {role: [] for role in Role}
         for index, class_ in enumerate(chosen):
-            known = index < setting.way
+            known, distracts = index < setting.way, setting.way <= index < setting.way + setting.distractors
             taken = {
                 Role.SUPPORT: setting.shot if known else 0,
-                Role.QUERY: int(queries[index]) if known else 0,
-                Role.UNLABELLED: setting.unlabelled,
+                Role.QUERY: int(queries[index]) if known else 0 if distracts else setting.query,
+                Role.UNLABELLED: setting.unlabelled if known or distracts else 0,
             }
             images = self._pools.draw(int(class_), taken, rng)
             for role, part in zip(taken, np.split(images, np.cumsum(list(taken.values()))[:-1]), strict=True):
@@ -59,13 +66,20 @@ class EpisodeSampler:
     def _query_counts(self, room: Int64[np.ndarray, "way"]) -> Int64[np.ndarray, "way"]:
         """Draw the number of queries of each class."""
         setting, rng = self.setting, self._generator
+        if setting.whole:
+            return room
         if setting.query_counts is not None:
             return rng.permutation(np.array(setting.query_counts))
+        occurring = np.ones(setting.way, np.int64)
+        if setting.query_classes is not None:
+            occurring[rng.permutation(setting.way)[setting.query_classes :]] = 0
         if setting.query_dirichlet is None:
-            return np.full(setting.way, setting.query)
-        shares = rng.dirichlet(np.full(setting.way, setting.query_dirichlet))
-        counts: np.ndarray = np.minimum(rng.multinomial(setting.way * setting.query, shares), room)
-        while (missing := setting.way * setting.query - counts.sum()) > 0:  # too few images: draw from other classes
+            return occurring * setting.query
+        room, total = occurring * room, int(occurring.sum()) * setting.query
+        shares = np.zeros(setting.way)
+        shares[occurring > 0] = rng.dirichlet(np.full(int(occurring.sum()), setting.query_dirichlet))
+        counts: np.ndarray = np.minimum(rng.multinomial(total, shares), room)
+        while (missing := total - counts.sum()) > 0:  # too few images: draw from other classes
             open_shares = np.where(counts < room, shares + 1e-9, 0)
             counts = np.minimum(counts + rng.multinomial(missing, open_shares / open_shares.sum()), room)
         return counts
@@ -84,5 +98,7 @@ def draw_episodes(split: Split, setting: Setting, episodes: int, seed: int) -> l
     """Draw the episodes of a test, which are the same for every method."""
     if episodes < 1:
         raise TPNError(f"--episodes must be at least 1, not {episodes}.")
+    if episodes > MOST_EPISODES:
+        raise TPNError(f"--episodes must be at most {MOST_EPISODES}, not {episodes}: all of them are drawn first.")
     sampler = EpisodeSampler(split, setting, seed)
     return [sampler.draw() for _ in range(episodes)]

@@ -58,15 +58,17 @@ class ClassPools:
 
     def check_room(self, setting: Setting) -> None:
         """Refuse a setting for which the split has too few classes, or a class too few images."""
-        split, needed = self.split, setting.way + setting.distractors
+        split, needed = self.split, setting.way + setting.distractors + setting.open_classes
         if needed > len(split.classes):
             distractors = f" and {setting.distractors} distractor classes" if setting.distractors else ""
+            distractors += f" and {setting.open_classes} open-set classes" if setting.open_classes else ""
             raise TPNError(
                 f"An episode of {setting.way} ways{distractors} needs {needed} classes, but the {split.name} split has "
                 f"{len(split.classes)}. Choose a smaller --way."
             )
-        images = setting.shot + setting.most_queries
-        parts = f"{setting.shot} shots + {setting.most_queries} queries"
+        queries = 1 if setting.whole else setting.most_queries
+        images = setting.shot + queries
+        parts = f"{setting.shot} shots + {queries} queries"
         if self.partitioned:
             unlabelled = f"{setting.unlabelled} unlabelled"
             self._check(self.labelled, images, parts, " with labels", "--shot or --query")

@@ -26,6 +26,16 @@ class Setting:
     query_dirichlet: float | None = None
     """Unbalanced queries: way x query in all, with class proportions drawn from a Dirichlet distribution with this
     concentration (the smaller, the more unbalanced)."""
+    query_classes: int | None = None
+    """Missing classes: only this number of the episode's classes, chosen at random, have queries; --query-dirichlet
+    then divides query_classes x query queries among them."""
+    open_classes: int = 0
+    """Open set: further classes whose images are queries too, --query of each, and belong to none of the episode's
+    classes. Accuracy is that of the other queries; the area under the ROC curve shows how well the confidence tells
+    them apart."""
+    whole: bool = False
+    """A whole collection as one episode: all classes of the split, --shot labelled images of each, and all others are
+    queries (instead of --way and --query)."""
     unlabelled: int = 0
     """Further images of each class that a method sees without labels (semi-supervised learning)."""
     distractors: int = 0
@@ -53,6 +63,7 @@ class Setting:
                 )
             if min(self.query_counts) < 0 or sum(self.query_counts) == 0:
                 raise TPNError("--query-counts must not be negative, and at least one of them must be above 0.")
+        self._check_realistic()
         if self.labelled_share is not None and not 0 < self.labelled_share <= 1:
             raise TPNError(f"--labelled-share must be above 0 and at most 1, not {self.labelled_share}.")
         if not 0 <= self.split_seed < 2**63:
@@ -60,14 +71,33 @@ class Setting:
         if self.query_dirichlet is not None and not 0 < self.query_dirichlet < float("inf"):
             raise TPNError(f"--query-dirichlet must be a number above 0, not {self.query_dirichlet}.")
 
+    def _check_realistic(self) -> None:
+        if self.open_classes < 0:
+            raise TPNError(f"--open-classes must be at least 0, not {self.open_classes}.")
+        if self.query_classes is not None and not (1 <= self.query_classes <= self.way or self.whole):
+            raise TPNError(f"--query-classes must be from 1 to the {self.way} classes, not {self.query_classes}.")
+        if self.query_classes is not None and self.query_counts is not None:
+            raise TPNError("Give --query-classes or --query-counts, not both.")
+        others = ("query_counts", "query_dirichlet", "query_classes", "open_classes", "unlabelled", "distractors")
+        if self.whole and (given := [name for name in others if getattr(self, name)]):
+            flag = given[0].replace("_", "-")
+            raise TPNError(f"With --whole every image that is not labelled is a query: it excludes --{flag}.")
+
     def __str__(self) -> str:
         """Describe the setting in one line, such as "5-way 1-shot, 15 queries per class"."""
+        if self.whole:
+            return f"all classes, {self.shot}-shot, all other images as queries"
+        occurring = self.way if self.query_classes is None else self.query_classes
         if self.query_counts is not None:
             queries = f"{'+'.join(map(str, self.query_counts))} queries"
         elif self.query_dirichlet is not None:
-            queries = f"{self.way * self.query} queries unbalanced by Dirichlet({self.query_dirichlet:g})"
+            queries = f"{occurring * self.query} queries unbalanced by Dirichlet({self.query_dirichlet:g})"
         else:
             queries = f"{self.query} queries per class"
+        if self.query_classes is not None:
+            queries += f" of {occurring} classes"
+        if self.open_classes:
+            queries += f", {self.open_classes} open-set classes"
         unlabelled = f", {self.unlabelled} unlabelled per class" if self.unlabelled else ""
         distractors = f", {self.distractors} distractor classes" if self.distractors else ""
         share = f", labelled share {self.labelled_share:g}" if self.labelled_share is not None else ""

@@ -24,7 +24,7 @@ class Episode:
     images: Int64[np.ndarray, "node"]
     """Rows of the split."""
     labels: Int64[np.ndarray, "node"]
-    """0 to way - 1; -1 for a distractor."""
+    """0 to way - 1; -1 for a distractor or a query of no class (open set)."""
     role: Int64[np.ndarray, "node"]
     classes: Int64[np.ndarray, "way"]
     """Label -> class of the split."""
@@ -130,7 +130,7 @@ def as_training_task(episodes: list[Episode], inputs: Float[Tensor, "episode nod
 
 
 def query_labels(episodes: list[Episode]) -> Int64[Tensor, "episode query"]:
-    """Return the true labels of the queries."""
+    """Return the true labels of the queries; -1 for those of no class."""
     return _labels(episodes, Role.QUERY)
 
 

@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 import torch
 from jaxtyping import Float, Float64, Int64
+from scipy.stats import rankdata
 from torch import Tensor
 
 from tpn.backbones.batch_norm import batch_statistics, keeps_statistics
@@ -22,7 +23,9 @@ from tpn.methods._method import Method
 
 Embedded = Iterator[tuple[list[Episode], Float[Tensor, "episode node *feature"]]]
 
-EPISODES_AT_ONCE = 32
+EPISODES_AT_ONCE = 64
+NUMBERS_AT_ONCE = 2**24
+"""The most numbers in the inputs of a batch of embedded episodes, and in its edges: 64 MB."""
 TASKS_AT_ONCE = 4
 """Episodes per batch for methods without an embedding, which need more memory."""
 
@@ -32,7 +35,15 @@ class Evaluation:
     """The result of a test."""
 
     accuracies: Float64[np.ndarray, "episode"]
+    """The accuracy of each episode, on the queries that belong to one of its classes."""
     seconds: float
+    aurocs: Float64[np.ndarray, "episode"] | None = None
+    """Open set: the area under the ROC curve by which the confidence finds the queries of no class."""
+
+    @property
+    def auroc(self) -> Mean | None:
+        """The mean area under the ROC curve over the episodes, if they have queries of no class."""
+        return None if self.aurocs is None else mean_with_interval(self.aurocs)
 
     @property
     def mean(self) -> Mean:
@@ -46,7 +57,7 @@ def ignore(count: int) -> None:
 
 def transduction(method: Method, batch_norm: BatchNorm) -> str:
     """Return whether queries share information: by the method (yes), by batch statistics (bn), or not at all (no)."""
-    declared = method.info.transduction
+    declared = method.transduction
     return "bn" if declared == "no" and batch_norm == "batch" and keeps_statistics(method) else declared
 
 
@@ -88,8 +99,8 @@ def evaluate_each(
         embedded = _by_image(method, split, tests, advance)
     for episodes in tests:
         with testing(method), batch_statistics(method) if batch_norm == "batch" else nullcontext():
-            accuracies = [_accuracies(method, batch, inputs) for batch, inputs in embedded(episodes)]
-        yield Evaluation(np.concatenate(accuracies), time.perf_counter() - start)
+            scores = [(batch, finite_scores(method, as_task(batch, inputs))) for batch, inputs in embedded(episodes)]
+        yield measured(scores, time.perf_counter() - start)
         start = time.perf_counter()
 
 
@@ -116,8 +127,11 @@ def _by_image(
         features = embed_rows(method, split, rows, advance)
 
     def embedded(episodes: list[Episode]) -> Embedded:
-        for start in range(0, len(episodes), EPISODES_AT_ONCE):
-            batch = episodes[start : start + EPISODES_AT_ONCE]
+        nodes = len(episodes[0].images)
+        room = NUMBERS_AT_ONCE // max(nodes * features[0].numel(), nodes * nodes)
+        at_once = max(1, min(room, EPISODES_AT_ONCE))
+        for start in range(0, len(episodes), at_once):
+            batch = episodes[start : start + at_once]
             places = np.searchsorted(rows, np.stack([episode.images for episode in batch]))
             yield batch, features[torch.from_numpy(places)]
 
@@ -141,8 +155,21 @@ def _as_images(method: Method, split: Split, advance: Callable[[int], None], epi
         advance(sum(len(episode.images) for episode in batch))
 
 
-def _accuracies(
-    method: Method, episodes: list[Episode], inputs: Float[Tensor, "episode node *feature"]
-) -> Float64[np.ndarray, "episode"]:
-    scores = finite_scores(method, as_task(episodes, inputs))
-    return (scores.argmax(-1) == query_labels(episodes)).double().mean(-1).numpy()
+def measured(scores: list[tuple[list[Episode], Tensor]], seconds: float) -> Evaluation:
+    """Compute the accuracy of each episode from the scores of its queries and, if some are of no class, the AUROC."""
+    accuracies, aurocs = [], []
+    for episodes, batch in scores:
+        labels = query_labels(episodes)
+        known = labels >= 0
+        right = (batch.argmax(-1) == labels) & known
+        accuracies.append((right.sum(-1).double() / known.sum(-1)).numpy())
+        if not known.all():
+            confidence = batch.softmax(-1).amax(-1).double().numpy()
+            aurocs += [roc_area(row[is_known], row[~is_known]) for row, is_known in zip(confidence, known, strict=True)]
+    return Evaluation(np.concatenate(accuracies), seconds, np.array(aurocs, np.float64) if aurocs else None)
+
+
+def roc_area(known: Float64[np.ndarray, "known"], unknown: Float64[np.ndarray, "unknown"]) -> float:
+    """Return the probability that a query of a class is more confident than one of no class; ties count half."""
+    ranks = rankdata(np.concatenate([known, unknown]))[: len(known)]
+    return float((ranks.sum() - len(known) * (len(known) + 1) / 2) / (len(known) * len(unknown)))

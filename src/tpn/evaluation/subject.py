@@ -2,9 +2,11 @@
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 
 from tpn.backbones._registry import Network
@@ -20,9 +22,11 @@ from tpn.evaluation.protocol import (
 )
 from tpn.images.opening import open_images
 from tpn.images.split import Images, Split
+from tpn.methods._head import Head
 from tpn.methods._method import Dimensions, Method, check_way_and_shot
 from tpn.methods._registry import find_method
 from tpn.progress import progress
+from tpn.runs.base_mean import base_means, store_base_means
 from tpn.runs.config import RunConfig
 from tpn.runs.folder import Run
 from tpn.runs.loading import load_run
@@ -80,18 +84,59 @@ def open_run(
     cache: Path | None = None,
     as_method: str | None = None,
     backbone: str | Network | None = None,
+    settings: dict[str, Any] | None = None,
     device: torch.device = CPU,
 ) -> Subject:
-    """Load the method of a run, and open the images to test it on (by default those of the run)."""
+    """Load the method of a run, and open the images to test it on (by default those of the run).
+
+    `settings` are those of the head that the run is tested as.
+    """
     config = run.read_config()
     images = open_run_images(run, config, data, cache)
-    if images.channels != config.channels:
+    tested = in_colour(images.split(split), config.channels)
+    if tested is None:
         raise TPNError(
             f"{run.folder} was trained on images of {config.channels} channel(s); those of {images.spec} have "
             f"{images.channels}."
         )
-    method = load_run(run, config, as_method, backbone).to(device)
-    return Subject(method, images.spec, images.split(split), config)
+    method = load_run(run, config, as_method, backbone, settings).to(device)
+    if isinstance(method, Head) and method.needs_base_means:
+        provide_base_means(method, run, config, images, cache)
+    return Subject(method, images.spec, tested, config)
+
+
+def in_colour(split: Split, channels: int) -> Split | None:
+    """Return a split with this number of channels: grey images become colour images of three equal channels."""
+    present = split.images.shape[-1]
+    if present == channels:
+        return split
+    if (present, channels) != (1, 3):
+        return None
+    return replace(split, images=np.broadcast_to(split.images, (*split.images.shape[:-1], channels)))
+
+
+def provide_base_means(head: Head, run: Run, config: RunConfig, images: Images, cache: Path | None) -> None:
+    """Compute the mean features of the training classes of a run, which its folder does not have yet, and keep them."""
+    try:
+        if images.digest != config.data_digest:
+            images = open_run_images(run, config, None, cache)
+        split = images.split("train")
+    except TPNError as failure:
+        if head.config.transform == "cl2":
+            raise TPNError(
+                f"--transform cl2 subtracts the mean feature of the training classes of {run.folder}, whose images "
+                f"cannot be opened: {failure.command_line_text}"
+            ) from failure
+        warnings.warn(
+            f"The training images of {run.folder} cannot be opened, so their mean feature is not subtracted "
+            "(transform l2 instead of cl2).",
+            TPNWarning,
+            stacklevel=3,
+        )
+        return
+    means = base_means(head, split)
+    store_base_means(run, config, means)
+    head.set_base_means(means)
 
 
 def open_run_images(run: Run, config: RunConfig, data: str | Images | None, cache: Path | None) -> Images:
@@ -103,7 +148,7 @@ def open_run_images(run: Run, config: RunConfig, data: str | Images | None, cach
                 f"{data.spec} have {data.image_size}x{data.image_size}. Give images_from the right image_size."
             )
         return data
-    spec = data or config.data
+    spec = config.data if data is None else data
     if spec.startswith("arrays:"):
         raise TPNError(f"{run.folder} was trained on data that was given from Python: pass it again as --data.")
     images = open_images(spec, config.image_size, cache=cache, class_seed=config.class_seed)
@@ -132,4 +177,6 @@ def head_on_features(name: str, settings: dict[str, object], images: Images, spl
         )
     dimensions = Dimensions(images.channels, images.image_size, setting.way, setting.shot, train_classes=2)
     method = kind(kind.Config(**{**settings, "backbone": "identity"}), dimensions).eval()  # type: ignore[arg-type]
+    if isinstance(method, Head) and method.needs_base_means and "train" in images.info():
+        method.set_base_means(base_means(method, images.split("train")))
     return Subject(method, images.spec, images.split(split))

@@ -6,12 +6,14 @@ import stat
 import tarfile
 import zipfile
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
 from tpn.errors import TPNError
+from tpn.images.archive_ends import check_tar_end, check_zip_end
 from tpn.images.file_containers import DAMAGES, LARGEST_FILE, Container, Content, Folder, too_large
 from tpn.images.pickles.plain_data import not_what_it_seems
 from tpn.text import printable
@@ -44,7 +46,13 @@ class Zip(_Archive):
     kind = "zip archive"
 
     def _opened(self) -> zipfile.ZipFile:
-        return zipfile.ZipFile(self.path)
+        archive = zipfile.ZipFile(self.path)
+        try:
+            check_zip_end(archive, self.path)
+        except TPNError:
+            archive.close()
+            raise
+        return archive
 
     @cached_property
     def _entries(self) -> dict[str, zipfile.ZipInfo]:
@@ -55,7 +63,11 @@ class Zip(_Archive):
             if stat.S_ISLNK(entry.external_attr >> 16):
                 raise _link(name, self.path)
             if not entry.is_dir():
+                if name in entries:
+                    self.repeated.append(name)
                 entries[name] = entry
+            elif entry.file_size:
+                raise TPNError(f"{self.path} is damaged: its entry {printable(name)!r} is a folder with content.")
         return entries
 
     def _list(self) -> Iterable[str]:
@@ -100,9 +112,12 @@ class Tar(_Archive):
                 if member.islnk() or member.issym():
                     raise _link(name, self.path)
                 if member.isfile():
+                    if name in members:
+                        self.repeated.append(name)
                     members[name] = member
                 elif not member.isdir():
                     raise TPNError(f"{self.path} is refused: its entry {printable(name)!r} is not a regular file.")
+            check_tar_end(self._archive, self.path)
         except DAMAGES as failure:
             raise TPNError(f"{self.path} is damaged: {failure}.") from failure
         return members
@@ -127,11 +142,14 @@ class TarsOfClasses:
     def __init__(self, outer: Container, archives: dict[str, str]) -> None:
         """`archives` maps each class to the name of its archive in `outer`."""
         self.outer, self.archives = outer, archives
+        self.repeated: list[str] = []
 
     @cached_property
     def names(self) -> list[str]:
         """class/file of every image, sorted."""
-        return sorted(f"{class_}/{Path(member.name).name}" for class_, _, member in self._members())
+        count = Counter(f"{class_}/{Path(member.name).name}" for class_, _, member in self._members())
+        self.repeated = [name for name, times in count.items() if times > 1]
+        return sorted(count)
 
     def describe(self, name: str) -> str:
         return self.outer.describe(name)
@@ -150,6 +168,7 @@ class TarsOfClasses:
                         _check_name(member.name, self.outer.path)
                         if member.isfile():
                             yield class_, images, member
+                    check_tar_end(images, self.outer.describe(archive))
             except DAMAGES as failure:
                 where = self.outer.describe(archive)
                 raise TPNError(f"{where}, the archive of the class {class_}, is damaged: {failure}.") from failure

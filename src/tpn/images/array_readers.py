@@ -38,9 +38,12 @@ class PixelArray:
 class EncodedImages:
     """A list of encoded image files; the key of an image is its index."""
 
-    def __init__(self, images: Any, name: str) -> None:
+    def __init__(self, images: Any, name: str, size: int) -> None:
+        """`size` is that of the file in bytes."""
         if not isinstance(images, list):
             raise TPNError(f"{name} is damaged: it is not a list of images.")
+        if sum(map(_bytes_of, images)) > size:  # one image, named over and over, would take forever
+            raise TPNError(f"{name} is damaged: its images are larger than the file.")
         self.images, self.name = images, name
 
     def __len__(self) -> int:
@@ -135,6 +138,19 @@ def check_pixels(shape: tuple[int, ...], dtype: Any, name: str) -> None:
             f"{name} has an array of shape {shape} and type {dtype}; expected images of shape "
             "(images, height, width, 3) and type uint8."
         )
+
+
+def places_of_labels(labels: np.ndarray) -> dict[int, list[int]]:
+    """Return for each label where it occurs, in one pass, however many different labels there are."""
+    order = np.argsort(labels, kind="stable")
+    values, starts = np.unique(labels[order], return_index=True)
+    groups = np.split(order, starts[1:]) if len(values) else []
+    return {int(value): group.tolist() for value, group in zip(values, groups, strict=True)}
+
+
+def _bytes_of(image: Any) -> int:
+    content = image.data if isinstance(image, PickledArray) else image
+    return len(content) if isinstance(content, (bytes, memoryview)) else 0
 
 
 def unpickle(container: Container, name: str) -> Any:

@@ -9,6 +9,7 @@ import shutil
 import stat
 import tarfile
 import tempfile
+import time
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tpn.errors import TPNError
+from tpn.progress import SECONDS_BETWEEN_LINES, say
 from tpn.text import printable, size_text
 
 LARGEST_FILE = 2**28
@@ -43,6 +45,8 @@ class Container(ABC):
         self.path = path
         self.empty_folders: list[str] = []
         self.unreadable: list[str] = []
+        self.repeated: list[str] = []
+        """Names of several entries of an archive, of which the last is used."""
 
     @cached_property
     def names(self) -> list[str]:
@@ -114,7 +118,12 @@ class Folder(Container):
         def unreadable(failure: OSError) -> None:
             self.unreadable.append(f"{failure.filename}: {failure.strerror}")
 
+        count, told = 0, time.monotonic()
         for folder, below, files in os.walk(self.path, followlinks=True, onerror=unreadable):
+            count += len(files)
+            if time.monotonic() - told > SECONDS_BETWEEN_LINES:
+                told = time.monotonic()
+                say(f"Looking for images in {self.path}: {count:,} files so far, now in {printable(folder)}")
             relative = Path(folder).relative_to(self.path)
             if len(relative.parts) > DEEPEST or _leads_up(folder, self.path):
                 below.clear()

@@ -137,7 +137,11 @@ def ilsvrc(container: Container, lists: Mapping[str, Iterable[str]]) -> DatasetI
             archives[stem] = name
     reader = TarsOfClasses(container, archives) if archives else container
     bases: dict[str, dict[str, list[str]]] = {}
-    for name in reader.names:
+    names = reader.names
+    if isinstance(reader, TarsOfClasses):
+        for name in reader.repeated:
+            index.problems.add("images are in the archive of their class more than once", printable(name))
+    for name in names:
         *folders, class_, _ = ["", *name.split("/")]
         if class_ in wanted and is_image(name):
             bases.setdefault("/".join(folders), {}).setdefault(class_, []).append(name)

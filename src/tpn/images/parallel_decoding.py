@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -18,6 +18,7 @@ import numpy as np
 from tpn.errors import TPNError
 from tpn.files import explaining_failure
 from tpn.images.decoding import NotAnImage, decode, scale
+from tpn.images.decoding_budget import pixel_budget
 
 CHANNELS = 3
 IMAGES_AT_ONCE = 64
@@ -75,7 +76,7 @@ def decode_all(images: Iterable[Image], files: dict[str, Path], size: int, total
 def _decode_in_processes(batches: Iterable[list[Image]], files: dict[str, Path], size: int) -> Iterator[Batch]:
     count = processors()
     context = mp.get_context("fork" if "fork" in mp.get_all_start_methods() else None)
-    pool = ProcessPoolExecutor(count, context, initializer=_prepare_worker)
+    pool = ProcessPoolExecutor(count, context, initializer=_prepare_worker, initargs=(context.Lock(),))
     pending: set[Future[Batch]] = set()
     try:
         for batch in batches:
@@ -195,8 +196,9 @@ class _Rows:
             os.close(handle)
 
 
-def _prepare_worker() -> None:
-    """Leave Ctrl-C to the main process, and end when it ends, even if it is killed."""
+def _prepare_worker(large_alone: AbstractContextManager[object]) -> None:
+    """Leave Ctrl-C to the main process, and end when it ends, even if it is killed. Large images take turns."""
+    pixel_budget.large_alone = large_alone
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # some decoders print warnings about an image

@@ -60,6 +60,8 @@ class Source(ABC):
             index.problems.add("folders cannot be read", printable(failure))
         for name in self.container.empty_folders:
             index.problems.add("folders are empty", printable(name))
+        for name in self.container.repeated:
+            index.problems.add("entries of the archive have the name of an earlier one and replace it", printable(name))
         index.tidy(self.spec)
         index.remarks.extend(self.incompleteness(index))
         return index

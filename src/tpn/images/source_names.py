@@ -1,5 +1,7 @@
 """The names of image sources. Nothing here needs torch, so that a wrong name is refused at once."""
 
+import os
+
 from tpn.errors import TPNError
 
 LARGEST_SIZE = 1024
@@ -29,6 +31,8 @@ def parse_source(source: object) -> tuple[str, str]:
         raise TPNError(f"Unknown data {source!r}: choose {SOURCES}.")
     if not path:
         raise TPNError(f"{kind} needs the path of the images: {kind}:PATH.")
+    if os.path.realpath(os.path.expanduser(path)) == os.path.realpath(os.sep):
+        raise TPNError(f"{source} is the whole disk: name the folder or the archive of the images.")
     return kind, path
 
 

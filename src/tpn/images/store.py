@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from tpn.digests import check_digest
 from tpn.errors import TPNError
 from tpn.files import read_json
 from tpn.images.parallel_decoding import CHANNELS
 from tpn.images.source import Source
 from tpn.images.split import Images, Split, SplitInfo, check_split
-from tpn.images.store_builder import checksum
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -28,10 +28,12 @@ class Store(Images):
         self.source, self.folder = source, folder
         self.spec = source.spec
         try:
-            self._read_manifest(read_json(folder / MANIFEST))
+            self._read_manifest(check_digest(read_json(folder / MANIFEST), folder / MANIFEST))
         except (KeyError, TypeError, ValueError, AttributeError) as failure:
             raise TPNError(f"{folder / MANIFEST} is damaged: {failure}.") from failure
         self._opened: dict[str, Split] = {}
+        self._mapped: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        """The images of a split, and the bytes of their file."""
 
     def _read_manifest(self, manifest: dict[str, Any]) -> None:
         if manifest["format"] != FORMAT:
@@ -55,25 +57,41 @@ class Store(Images):
         if name not in self._classes:
             raise TPNError(f"{self.spec} has no {name} split; it has {', '.join(self._classes)}.")
         if name not in self._opened:
+            images = self._map(name)
+            self.check_sum(name)
             classes = self._classes[name]
             starts = np.cumsum([0, *classes.values()]).astype(np.int64)
-            self._opened[name] = Split(name, self._map(name), tuple(classes), starts, self.source.labelled_share)
+            self._opened[name] = Split(name, images, tuple(classes), starts, self.source.labelled_share)
         return self._opened[name]
 
     def _map(self, name: str) -> np.ndarray:
+        """Map an array, and keep the map: the store may be rebuilt while it is in use."""
+        if name in self._mapped:
+            return self._mapped[name][0]
         path = self.folder / f"{name}.npy"
         expected = (sum(self._classes[name].values()), self.image_size, self.image_size, CHANNELS)
         try:
             images = np.load(path, mmap_mode="r", allow_pickle=False)
+            raw = np.memmap(path, np.uint8, "r")
             if images.shape != expected or images.dtype != np.uint8:
                 raise ValueError(f"it holds {images.shape} instead of {expected}")
-        except (OSError, ValueError, EOFError) as failure:
-            raise TPNError(f"{path} is damaged: {failure}. Rebuild it with `tpn data prepare`.") from failure
-        return np.asarray(images)
+        except Exception as failure:  # NumPy parses the header as Python source, with all the errors of that
+            raise self._damaged(path, failure) from failure
+        self._mapped[name] = np.asarray(images), raw
+        return self._mapped[name][0]
 
     def check(self, sums: bool = False) -> None:
         """Raise an error if an array cannot be opened or, with `sums`, has changed since the store was built."""
-        for name, expected in self._checksums.items():
-            self.split(name)
-            if sums and checksum(self.folder / f"{name}.npy") != expected:
-                raise TPNError(f"{self.folder / name}.npy is damaged: its checksum is wrong.")
+        for name in self._checksums:
+            self._map(name)
+            if sums:
+                self.check_sum(name)
+
+    def check_sum(self, name: str) -> None:
+        """Refuse an array that has changed since the store was built. It takes a second per gigabyte."""
+        self._map(name)
+        if hashlib.sha256(memoryview(self._mapped[name][1])).hexdigest() != self._checksums[name]:
+            raise self._damaged(self.folder / f"{name}.npy", "its checksum is wrong")
+
+    def _damaged(self, path: Path, why: object) -> TPNError:
+        return TPNError(f"{path} is damaged: {why}. Build it again with `tpn data prepare`.")

@@ -7,13 +7,15 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from tpn.digests import with_digest
 from tpn.errors import TPNError
-from tpn.files import UNFINISHED, explaining_failure, file_lock, make_folder, resolved, sync_folder, write_json
+from tpn.files import explaining_failure, file_lock, make_folder, resolved, sync_folder, write_json
 from tpn.images.dataset_index import DatasetIndex, warn_of
 from tpn.images.parallel_decoding import CHANNELS, uninterrupted
 from tpn.images.source import Source
 from tpn.images.store import FORMAT, MANIFEST, Store
 from tpn.images.store_builder import build, checksum
+from tpn.leftovers import UNFINISHED
 from tpn.progress import say
 
 
@@ -156,4 +158,4 @@ def _fill(folder: Path, source: Source, index: DatasetIndex, size: int) -> None:
         "problems": index.problems.sentences,
         "remarks": index.remarks,
     }
-    write_json(folder / MANIFEST, manifest)
+    write_json(folder / MANIFEST, with_digest(manifest))

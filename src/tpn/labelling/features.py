@@ -1,6 +1,5 @@
 """Features that the user has already: an array, or a file of one."""
 
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +57,9 @@ def load_array(file: Path) -> np.ndarray:
     try:
         with open(file, "rb") as stream:
             loaded = np.load(stream, allow_pickle=False)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as failure:
-        raise TPNError(f"Cannot read {file} as an array of numbers (.npy): {failure}.") from failure
+    except MemoryError as failure:
+        raise TPNError(f"{file} claims to hold more numbers than fit into memory.") from failure
+    except Exception as failure:  # NumPy parses the header as Python source, with all the errors of that
+        reason = getattr(failure, "strerror", None) or failure
+        raise TPNError(f"Cannot read {file} as an array of numbers (.npy): {reason}.") from failure
     return loaded if isinstance(loaded, np.ndarray) else np.empty(0)  # an archive of several arrays

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from tpn.errors import TPNError
+from tpn.files import read_limited
 from tpn.text import printable
 
 KnownLabels: TypeAlias = str | Path | Mapping[str, str] | Iterable[Any]
 DELIMITERS = ",;\t|"
-LARGEST_LIST = 2**28
 
 
 class KnownLabel(NamedTuple):
@@ -98,9 +98,7 @@ def read_rows(file: Path) -> list[tuple[int, str, str]]:
 def read_text(file: Path) -> str:
     """Read a text file in UTF-16 (if its first bytes say so), UTF-8 or Windows-1252."""
     try:
-        if file.stat().st_size > LARGEST_LIST:
-            raise TPNError(f"{file} is too large for a list of labels.")
-        content = file.read_bytes()
+        content = read_limited(file)
     except OSError as failure:
         raise TPNError(f"Cannot read {file}: {failure.strerror or failure}.") from failure
     marks = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}

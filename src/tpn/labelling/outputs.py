@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tpn.errors import TPNError
-from tpn.files import check_target
+from tpn.files import check_target, resolved
 from tpn.labelling.folder_labels import FolderLabels
 from tpn.labelling.sorting import check_sorting, sort_images
+from tpn.leftovers import remove_leftovers
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,9 @@ class Outputs:
             check_sorting(target, folder)
 
     def write(self, labels: FolderLabels) -> None:
-        """Write everything."""
+        """Write everything, and remove what a killed process left of writing the same."""
+        for path in (*self.files.values(), *filter(None, (self.copy_to, self.link_to))):
+            remove_leftovers(resolved(path))
         writers = {"page": labels.write_page, "suggestions": labels.write_suggestions, "out": labels.write_csv}
         for name, write in writers.items():  # the labels last: whoever waits for them finds the rest, too
             if name in self.files:

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from tpn.errors import TPNError
-from tpn.files import UNFINISHED, explaining_failure, make_folder, resolved
+from tpn.files import building, resolved
 from tpn.labelling.folder_labels import FolderLabels
 from tpn.progress import progress
 
@@ -30,23 +30,15 @@ def check_sorting(target: Path, folder: Path) -> None:
 def sort_images(labels: FolderLabels, target: Path, how: Literal["copy", "link"]) -> int:
     """Copy or link every image that has a label into the folder of its class; all of them or nothing."""
     places, target = plan(labels), resolved(target)
-    part = target.with_name(f".{target.name}.{os.getpid()}{UNFINISHED}")
-    make_folder(part)
-    try:
-        with explaining_failure(target), progress("sorting", len(places), "images") as advance:
-            for name, place in places.items():
-                new = part / place
-                new.parent.mkdir(exist_ok=True)
-                if how == "copy":
-                    shutil.copy2(labels.folder / name, new)
-                else:
-                    new.symlink_to((labels.folder / name).resolve())
-                advance(1)
-            if target.is_dir():
-                target.rmdir()  # it is empty
-            os.rename(part, target)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+    with building(target) as part, progress("sorting", len(places), "images") as advance:
+        for name, place in places.items():
+            new = part / place
+            new.parent.mkdir(exist_ok=True)
+            if how == "copy":
+                shutil.copy2(labels.folder / name, new)
+            else:
+                new.symlink_to((labels.folder / name).resolve())
+            advance(1)
     return len(places)
 
 

@@ -19,7 +19,7 @@ class ClassifierTraining(Method):
 
     config: ClassifierConfig
 
-    def __init__(self, config: ClassifierConfig, dimensions: Dimensions) -> None:
+    def __init__(self, config: Config, dimensions: Dimensions) -> None:
         super().__init__(config, dimensions)
         self.backbone = dimensions.build_backbone(config)
         self.head = nn.Linear(math.prod(self.backbone.map_shape), dimensions.train_classes)

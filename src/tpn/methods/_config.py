@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 from tpn.errors import TPNError
 
 MOST_ROUNDS = 100_000
+MOST_EPISODES = 10**9
 Augmentation: TypeAlias = Literal["resized-crop", "crop", "flip", "jitter"]
 Schedule: TypeAlias = Literal["halve", "linear", "step", "cosine", "one-cycle"]
 RISE = 0.3
@@ -76,10 +77,11 @@ class Config:
     """Stop after this number of validations in a row without a better accuracy; 0 never stops early."""
 
     def __post_init__(self) -> None:
-        for name in ("episodes", "episodes_per_step", "halve_every", "validate_every", "validation_episodes"):
-            check_at_least(self, name, 1)
+        for name in ("episodes", "episodes_per_step", "halve_every", "validate_every"):
+            check_at_least(self, name, 1, MOST_EPISODES)
+        check_rounds(self, "validation_episodes", 1)
         for name in ("patience", "warm_up"):
-            check_at_least(self, name, 0)
+            check_at_least(self, name, 0, MOST_EPISODES)
         if not 0 < self.lr <= 1:
             raise TPNError(f"--lr must be above 0 and at most 1, not {self.lr}.")
         if not 0 <= self.drop_block < 1:
@@ -158,15 +160,15 @@ def check_sizes(sizes: tuple[int, ...], shares: tuple[float, ...]) -> None:
         raise TPNError(f"--size-shares needs a fraction above 0 for each of --sizes, with the sum 1, not {given}.")
 
 
-def check_at_least(config: Config, name: str, least: int) -> None:
-    """Refuse a setting that is too small."""
+def check_at_least(config: Config, name: str, least: int, most: int | None = None) -> None:
+    """Refuse a setting that is too small, or far too large."""
     value = getattr(config, name)
     if value < least:
         raise TPNError(f"--{name.replace('_', '-')} must be at least {least}, not {value}.")
+    if most is not None and value > most:
+        raise TPNError(f"--{name.replace('_', '-')} must be at most {most}, not {value}.")
 
 
 def check_rounds(config: Config, name: str, least: int) -> None:
     """Refuse a number of iterations, or a size, that is too small or far too large."""
-    check_at_least(config, name, least)
-    if getattr(config, name) > MOST_ROUNDS:
-        raise TPNError(f"--{name.replace('_', '-')} must be at most {MOST_ROUNDS}, not {getattr(config, name)}.")
+    check_at_least(config, name, least, MOST_ROUNDS)

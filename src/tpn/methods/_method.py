@@ -43,6 +43,9 @@ class Info:
     """Whether it uses unlabelled images besides the support and the queries."""
     learns_from: Literal["episodes", "mini-batches"] = "episodes"
     """Whether a training step draws episodes, as in a test, or mini-batches of all training classes."""
+    class_balance: Literal["unknown", "estimated", "equal"] = "unknown"
+    """What it knows of the class balance of the queries: nothing (unknown), it estimates it (estimated), or it assumes
+    classes of equal size (equal)."""
     head: bool = False
     """Whether it scores embeddings without weights of its own, so that it can be tested on features."""
 
@@ -118,6 +121,11 @@ class Method(nn.Module):
     def backbones(self) -> list[Backbone]:
         """The backbones among its modules."""
         return [part for part in self.modules() if isinstance(part, Backbone)]
+
+    @property
+    def transduction(self) -> str:
+        """Whether queries share information, with these settings; see `Info.transduction`."""
+        return self.info.transduction
 
     def compile_backbone(self) -> None:
         """Compile the backbone for training with torch.compile."""

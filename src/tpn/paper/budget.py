@@ -9,6 +9,7 @@ MOST_SPLITS = 1000
 FIRST_STAGE = "first-stage"
 """As --init: the pre-trained backbone that ships with the package, if it was trained on these images; otherwise a first
 stage that is trained before all systems."""
+MOST_EPISODES = {"episodes": 10**9, "validations": 10**6, "validation_episodes": 10**5, "test_episodes": 10**6}
 Schedule: TypeAlias = Literal["halve", "linear", "step", "cosine", "one-cycle"]
 
 
@@ -50,6 +51,8 @@ class Budget:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise TPNError(f"--{name.replace('_', '-')} must be at least 1, not {value}.")
+            if value is not None and value > (most := MOST_EPISODES.get(name, value)):
+                raise TPNError(f"--{name.replace('_', '-')} must be at most {most}, not {value}.")
         if self.splits is not None and self.splits > MOST_SPLITS:
             raise TPNError(f"--splits must be at most {MOST_SPLITS}, not {self.splits}.")
 

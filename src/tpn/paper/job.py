@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from tpn.allocator import keep_freed_memory
+from tpn.digests import check_digest, with_digest
 from tpn.episodes.setting import TEST_SEED, Setting
 from tpn.errors import TPNError
 from tpn.files import make_folder, read_json, write_text
@@ -109,12 +110,27 @@ def read_result(job: Job) -> dict[str, Any] | None:
     """Return the results of a job so far, whether or not its run still exists."""
     if not job.result_file.is_file():
         return None
-    result = read_json(job.result_file)
+    result = check_digest(read_json(job.result_file), job.result_file)
     tests, trained = result.get("tests"), result.get("trained")
     whole = isinstance(trained, dict) and isinstance(tests, list) and all(isinstance(test, dict) for test in tests)
     if result.get("format") != FORMAT or not whole:
         raise TPNError(f"{job.result_file} was not written by this version of tpn: remove it.")
+    if differences := _differences(result.get("config"), job.config):
+        raise TPNError(f"{job.result_file} comes from another training: {'; '.join(differences)}. Remove it.")
     return result
+
+
+def _differences(stored: Any, config: RunConfig) -> list[str]:
+    """Describe the settings in which a stored training differs; it may lack those that did not exist at its time."""
+    wanted = json.loads(json.dumps(asdict(config)))
+    parts = [(stored.get(part), wanted[part]) for part in ("settings", "episode")] if isinstance(stored, dict) else []
+    return [
+        f"{name} is {before[name]}, not {now[name]}"
+        for before, now in parts
+        if isinstance(before, dict)
+        for name in before.keys() & now.keys()
+        if before[name] != now[name]
+    ]
 
 
 def find_test(job: Job, test: Test, result: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -127,7 +143,7 @@ def find_test(job: Job, test: Test, result: dict[str, Any] | None) -> dict[str, 
 def read_timing(job: Job, test: Test) -> dict[str, Any] | None:
     """Return the times of the solvers on the episodes of a test, or None if they were not measured."""
     file = job.timing_file(test)
-    return read_json(file) if test.time_solvers and file.is_file() else None
+    return check_digest(read_json(file), file) if test.time_solvers and file.is_file() else None
 
 
 def lacks_timing(job: Job, test: Test) -> bool:
@@ -144,4 +160,4 @@ def finished(job: Job) -> bool:
 def write_result(file: Path, result: dict[str, Any]) -> None:
     """Write the results of a job, or the times of the solvers, as JSON."""
     make_folder(file.parent)
-    write_text(file, json.dumps(result) + "\n")
+    write_text(file, json.dumps(with_digest(result)) + "\n")

@@ -5,11 +5,10 @@
     model.safetensors       the weights that were best on validation
     checkpoint.safetensors  what resuming needs
 
-It contains no pickles, and no names of code to import: reading a run executes no code.
+Each of them has a digest of its content, which is checked when it is read. The folder contains no pickles, and no names
+of code to import: reading a run executes no code.
 """
 
-import json
-import math
 import os
 import platform
 from contextlib import AbstractContextManager
@@ -20,11 +19,13 @@ from typing import Any
 import torch
 
 import tpn
+from tpn.digests import check_digest, with_digest
 from tpn.errors import TPNError
 from tpn.files import holding, read_json, write_json
 from tpn.methods._registry import list_methods
 from tpn.runs.config import RunConfig
-from tpn.runs.formats import FORMAT, config_from_json, current_names
+from tpn.runs.formats import FORMAT, READABLE, WITH_DIGEST, config_from_json, current_names
+from tpn.runs.metrics import read_metrics
 from tpn.runs.shipped import CONFIG, check_run, run_folder
 from tpn.runs.tensors import read_tensors
 
@@ -60,7 +61,8 @@ class Run:
         content = asdict(config)
         if not config.began_as:
             del content["began_as"]
-        write_json(self.config_file, {"format": FORMAT, **content, "written_with": circumstances(execution)})
+        content = {"format": FORMAT, **content, "written_with": circumstances(execution)}
+        write_json(self.config_file, with_digest(content))
 
     @property
     def was_compiled(self) -> bool | None:
@@ -85,6 +87,8 @@ class Run:
         """Read the settings of this run."""
         check_run(self.folder)
         content = read_json(self.config_file)
+        if (version := content.get("format")) in READABLE:
+            content = check_digest(content, self.config_file, required=version in WITH_DIGEST)
         method = content.get("method")
         if isinstance(method, str) and method not in list_methods():
             raise TPNError(
@@ -123,19 +127,3 @@ class Run:
 def find_run(name: str | os.PathLike[str]) -> Run:
     """Return the run in this folder or, if there is none, the run of this name in the package."""
     return Run(run_folder(name))
-
-
-def read_metrics(content: bytes, source: Path) -> list[dict[str, Any]]:
-    """Parse and check the lines of a metrics.jsonl."""
-    metrics = []
-    for number, line in enumerate(content.splitlines(), 1):
-        try:
-            figures = json.loads(line)
-            whole = isinstance(figures["episode"], int) and figures["val_accuracy"] is not None
-            whole = whole and all(value is None or math.isfinite(value) for value in figures.values())
-        except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
-            whole = False
-        if not whole:
-            raise TPNError(f"{source} is damaged in line {number}: it does not hold the metrics of a validation.")
-        metrics.append(figures)
-    return metrics

@@ -1,7 +1,8 @@
 """Compatibility with earlier versions of tpn: reading every released format of a run folder.
 
 format 4    `data_digest` was called `pictures`, and SNAIL's `projection` was called `embed`
-format 5    current
+format 5    files had no digests
+format 6    current
 """
 
 from typing import Any
@@ -14,8 +15,10 @@ from tpn.methods._registry import find_method
 from tpn.runs.config import RunConfig, content_digest
 from tpn.runs.settings_json import from_json
 
-FORMAT = 5
-READABLE = (4, 5)
+FORMAT = 6
+READABLE = (4, 5, 6)
+WITH_DIGEST = (6,)
+"""Formats whose config.json has a digest."""
 ABOUT = ("format", "written_with")
 """Entries of config.json besides the settings."""
 
@@ -24,7 +27,7 @@ def config_from_json(content: dict[str, Any]) -> RunConfig:
     """Convert the content of a config.json of any format to the settings of a run."""
     version = content.get("format")
     if version not in READABLE:
-        raise TPNError(f"it has the format {version!r}; this version of tpn reads {' and '.join(map(str, READABLE))}.")
+        raise TPNError(f"it has the format {version!r}; this version of tpn reads {', '.join(map(str, READABLE))}.")
     content = {name: value for name, value in content.items() if name not in ABOUT}
     digest = str(content.get("began_as") or content_digest(content))
     if version == 4:

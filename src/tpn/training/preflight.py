@@ -7,7 +7,7 @@ from typing import Any
 
 from tpn.episodes.setting import Setting
 from tpn.errors import TPNError, TPNWarning
-from tpn.files import make_folder, sweep
+from tpn.files import make_folder, resolved, sweep
 from tpn.methods._config import ClassifierConfig
 from tpn.methods._method import Info
 from tpn.methods._registry import find_method
@@ -28,15 +28,19 @@ def check(run: Run, config: RunConfig, execution: Execution, resume: bool) -> No
         raise TPNError(f"{run.folder} lies among the images of {config.data}: choose another --out.")
     if find_method(config.method).info.unlabelled == "needs" and not config.episode.unlabelled:
         raise TPNError(f"{config.method} learns from unlabelled images: --unlabelled must be at least 1.")
+    if config.episode.open_classes or config.episode.whole:
+        flag = "--open-classes" if config.episode.open_classes else "--whole"
+        raise TPNError(f"{flag} is for tests: training needs queries of the classes of an episode.")
     if run.exists:
         check_resuming(run, config, resume)
         return
     execution.processes.check(config.settings)
     check_initial(config)
-    if run.folder.is_dir():
-        if any(not path.name.startswith(".") for path in run.folder.iterdir()):
+    folder = resolved(run.folder)  # NEW/.. leads to a folder that exists, although NEW does not
+    if folder.is_dir():
+        if any(not path.name.startswith(".") for path in folder.iterdir()):
             raise TPNError(f"{run.folder} exists, holds files and is not a run folder. Choose another --out.")
-    elif run.folder.exists():
+    elif folder.exists():
         raise TPNError(f"{run.folder} is a file. Choose another --out.")
 
 

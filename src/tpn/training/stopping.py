@@ -1,11 +1,12 @@
 """Clean stops on SIGINT and SIGTERM."""
 
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+from tpn.progress import tell
 
 
 class Stopped(Exception):
@@ -21,7 +22,7 @@ class StopRequest:
         if self.signal is not None:
             raise KeyboardInterrupt  # the second signal stops at once
         self.signal = number
-        print("\nstopping after this step (repeat to stop at once)", file=sys.stderr, flush=True)
+        tell("\nstopping after this step (repeat to stop at once)")
 
     def raise_if_asked(self) -> None:
         if self.signal is not None:

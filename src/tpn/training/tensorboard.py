@@ -1,7 +1,8 @@
 """A TensorBoard log of a training, if TensorBoard is installed."""
 
 import json
-from contextlib import suppress
+import threading
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,18 +16,15 @@ STEPS_PER_POINT = 10
 class TensorBoard:
     """Log of curves, settings and an episode of a run; does nothing if TensorBoard is not installed.
 
-    It complements metrics.jsonl: if it cannot be written, training continues without it.
+    It complements metrics.jsonl: if it cannot be written, training continues without it. It is opened when there is
+    something to write, so that a finished run that is resumed stays as it is.
     """
 
     def __init__(self, folder: Path, episode: int, settings: dict[str, Any]) -> None:
+        self._folder, self._episode, self._settings = folder, episode, settings
         self._writer: Any = None
         self._steps: list[Learned] = []
-        if find_spec("tensorboard") is not None:
-            from torch.utils.tensorboard import SummaryWriter
-
-            with suppress(OSError, UnicodeError):
-                self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=episode + 1)
-                self._writer.add_text("settings", f"```json\n{json.dumps(settings, indent=2)}\n```", episode)
+        self._works = find_spec("tensorboard") is not None
 
     def step(self, learned: Learned, episode: int) -> None:
         """Add a training step to the training curves."""
@@ -45,9 +43,7 @@ class TensorBoard:
 
     def figure(self, name: str, figure: Any, episode: int) -> None:
         """Add a matplotlib figure."""
-        with suppress(OSError, UnicodeError):
-            if self._writer is not None:
-                self._writer.add_figure(name, figure, episode)
+        self._write(lambda writer: writer.add_figure(name, figure, episode))
 
     @property
     def writes(self) -> bool:
@@ -55,11 +51,42 @@ class TensorBoard:
         return self._writer is not None
 
     def close(self) -> None:
-        with suppress(OSError, UnicodeError):
-            if self._writer is not None:
-                self._writer.close()
+        if self._writer is not None:
+            self._write(lambda writer: writer.close())
+        self._writer = None
 
     def _add(self, name: str, value: float, episode: int) -> None:
-        with suppress(OSError, UnicodeError):
-            if self._writer is not None:
-                self._writer.add_scalar(name, value, episode)
+        self._write(lambda writer: writer.add_scalar(name, value, episode))
+
+    def _write(self, write: Callable[[Any], None]) -> None:
+        """Write to the log; give it up if that fails, on a full or read-only disk."""
+        if not self._works:
+            return
+        try:
+            if self._writer is None:
+                self._writer = self._opened()
+            write(self._writer)
+        except Exception:  # the writer is another package's, and raises errors of all kinds
+            self._works, self._writer = False, None
+
+    def _opened(self) -> Any:
+        from torch.utils.tensorboard import SummaryWriter
+
+        _silence_writing_threads()
+        writer = SummaryWriter(str(self._folder / "tensorboard"), purge_step=self._episode + 1)
+        writer.add_text("settings", f"```json\n{json.dumps(self._settings, indent=2)}\n```", self._episode)
+        return writer
+
+
+def _silence_writing_threads() -> None:
+    """Keep the thread of TensorBoard from printing a traceback if it cannot write; `_write` learns of it next time."""
+    before = threading.excepthook
+    if getattr(before, "silences_tensorboard", False):
+        return
+
+    def hook(failure: Any) -> None:
+        if type(failure.thread).__module__.partition(".")[0] != "tensorboard":
+            before(failure)
+
+    hook.silences_tensorboard = True  # type: ignore[attr-defined]
+    threading.excepthook = hook

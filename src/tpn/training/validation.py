@@ -1,6 +1,5 @@
 """Validation during training: when it is due, its outcome, and what it writes to the run folder."""
 
-import json
 import os
 from typing import Any
 
@@ -8,8 +7,9 @@ from tpn.errors import TPNError
 from tpn.evaluation.protocol import evaluate
 from tpn.files import explaining_failure, replacing
 from tpn.methods._config import Config
-from tpn.runs.folder import Run, read_metrics
+from tpn.runs.folder import Run
 from tpn.runs.loading import save_weights
+from tpn.runs.metrics import metrics_line, read_metrics
 from tpn.runs.tensors import not_finite
 from tpn.training.checkpoint import State
 from tpn.training.optimiser import learning_rate
@@ -53,8 +53,9 @@ def validate(training: Training, request: StopRequest) -> dict[str, Any]:
 def record(training: Training, metrics: dict[str, Any]) -> None:
     """Append a line to metrics.jsonl and, if it is the best so far, write the weights, before the checkpoint."""
     run = training.run
-    with explaining_failure(run.metrics_file), open(run.metrics_file, "a", encoding="utf-8") as stream:
-        stream.write(json.dumps(metrics) + "\n")
+    with explaining_failure(run.metrics_file), open(run.metrics_file, "ab+") as stream:
+        stream.seek(0)
+        stream.write(metrics_line(metrics, stream.read()))
         stream.flush()
         os.fsync(stream.fileno())
     if metrics["best"]:

@@ -15,7 +15,7 @@ from tpn.evaluation.intervals import percent
 from tpn.images.split import Images
 from tpn.methods._method import Method
 from tpn.results import Result
-from tpn.workflows.evaluate import EvaluationResult, evaluate_all
+from tpn.workflows.evaluate import CLASS_BALANCE, EvaluationResult, evaluate_all
 from tpn.workflows.keywords import takes
 from tpn.workflows.options import EvaluateOptions
 
@@ -40,7 +40,7 @@ class Comparison(Result):
 
     def to_dict(self) -> dict[str, Any]:
         first, episode = self._first, asdict(self._first.episode)
-        names = ("method", "transduction", "batch_norm", "accuracy", "ci95", "seconds")
+        names = ("method", "transduction", "class_balance", "batch_norm", "accuracy", "ci95", "seconds")
         return {
             "runs": [
                 {"run": result.run, "name": name, **{key: getattr(result, key) for key in names}}
@@ -72,7 +72,10 @@ class Comparison(Result):
         width = max(map(len, self.results))
         lines = [self._first.setting]
         for name, result in sorted(self.results.items(), key=lambda item: -item[1].accuracy):
-            lines.append(f"  {name:<{width}}  {result.mean}  {result.method}, transduction {result.transduction}")
+            lines.append(
+                f"  {name:<{width}}  {result.mean}  {result.method}, transduction {result.transduction}, "
+                f"class balance {CLASS_BALANCE[result.class_balance]}"
+            )
         lines.append("paired differences")
         for pair in self.differences:
             difference = percent(pair.difference.value, pair.difference.ci95, sign="+")

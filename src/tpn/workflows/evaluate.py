@@ -1,7 +1,7 @@
 """Test a trained method on classes that it has never seen."""
 
 import os
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +14,8 @@ from tpn.evaluation.protocol import Evaluation
 from tpn.evaluation.subject import Subject, head_on_features, open_run
 from tpn.images.opening import open_images
 from tpn.images.split import Images
+from tpn.methods._config import ClassifierConfig
+from tpn.methods._head import Head
 from tpn.methods._method import Method
 from tpn.methods._registry import find_method, list_methods
 from tpn.progress import showing
@@ -27,7 +29,9 @@ from tpn.workflows.options import EvaluateOptions
 if TYPE_CHECKING:
     import torch
 
-QUERY_OPTIONS = {"way", "query", "query_counts", "query_dirichlet"}
+QUERY_OPTIONS = {"way", "query", "query_counts", "query_dirichlet", "query_classes", "open_classes", "whole"}
+CLASS_BALANCE = {"unknown": "not used", "estimated": "estimated", "equal": "assumed equal"}
+"""What a method knows of the class balance of the queries, in words."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,9 @@ class EvaluationResult(Result):
     method: str
     transduction: str
     """Whether queries share information: by the method (yes), by batch normalisation (bn), or not at all (no)."""
+    class_balance: str
+    """What the method knows of the class balance of the queries: nothing (unknown), it estimates it (estimated), or it
+    assumes classes of equal size (equal)."""
     batch_norm: BatchNorm
     data: str
     split: str
@@ -52,7 +59,13 @@ class EvaluationResult(Result):
     run: str | None
     """The run folder, if a run was tested."""
     accuracies: np.ndarray = field(repr=False)
-    """The accuracy of each episode."""
+    """The accuracy of each episode, on the queries that belong to one of its classes."""
+    auroc: float | None = None
+    """Open set: the area under the ROC curve by which the confidence tells queries of no class apart."""
+    auroc_ci95: float | None = None
+    """Half the width of its 95 % confidence interval."""
+    head_settings: dict[str, Any] = field(default_factory=dict)
+    """The settings of the head, if a head was tested."""
 
     @property
     def mean(self) -> Mean:
@@ -74,6 +87,9 @@ class EvaluationResult(Result):
             "seconds": self.seconds,
             "method": self.method,
             "transduction": self.transduction,
+            "class_balance": self.class_balance,
+            **({} if self.auroc is None else {"auroc": self.auroc, "auroc_ci95": self.auroc_ci95}),
+            **({"head_settings": self.head_settings} if self.head_settings else {}),
             "batch_norm": self.batch_norm,
             "data": self.data,
             "split": self.split,
@@ -84,11 +100,15 @@ class EvaluationResult(Result):
 
     def summary(self) -> str:
         interval = "" if self.ci95 is None else "  (95 % interval)"
+        confidence = "" if self.auroc is None else f"  open set      AUROC {Mean(self.auroc, self.auroc_ci95)}\n"
+        settings = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in self.head_settings.items())
         return (
             f"{self.method} on {self.setting}\n"
-            f"  accuracy      {self.mean}{interval}\n"
+            f"  accuracy      {self.mean}{interval}\n{confidence}"
             f"  transduction  {self.transduction}, batch norm with {self.batch_norm} statistics\n"
-            f"  time          {self.seconds:.1f} s"
+            f"  class balance of the queries: {CLASS_BALANCE[self.class_balance]}\n"
+            + (f"  head          {settings}\n" if settings else "")
+            + f"  time          {self.seconds:.1f} s"
         )
 
 
@@ -115,6 +135,7 @@ def evaluate(
     as_method : str, optional
         Test the weights of the run as another method that has the same ones: soft-kmeans for a run of protonet,
         tpn-semi for one of tpn, reptile-bn for one of reptile, discriminative-k-shot for one of classifier-baseline.
+        Or test its backbone with any head (laplacian-shot, tim, …); the settings of the head are keywords too.
     backbone : str, nn.Module or callable, optional
         The network of the run, if it is one of your own.
     progress : bool, default=True
@@ -153,6 +174,8 @@ def evaluate_all(
     given = dict(options)
     heads = [name for name in methods.values() if is_method_name(name)]
     kinds = [EvaluateOptions, Setting, *(find_method(str(name)).Config for name in heads)]
+    if as_method is not None:
+        kinds.append(find_method(as_method).Config)
     refuse_unknown(caller, {name: None for name in given if name not in option_fields(*kinds)}, *kinds)
     test = build(EvaluateOptions, given)
     episode = take(Setting, given)
@@ -223,7 +246,10 @@ def find_subject(
         return head_on_features(method, chosen, data, test.split, setting), None
     if backbone is not None:
         backbone_name(backbone)
-    subject = open_run(run, data, test.split, cache=test.cache, as_method=as_method, backbone=backbone, device=device)
+    chosen = {} if as_method is None else take(find_method(as_method).Config, dict(settings))
+    subject = open_run(
+        run, data, test.split, cache=test.cache, as_method=as_method, backbone=backbone, settings=chosen, device=device
+    )
     assert subject.config is not None
     return subject, inherited(subject.config.episode, episode)
 
@@ -231,7 +257,7 @@ def find_subject(
 def inherited(trained: Setting, given: dict[str, Any]) -> Setting:
     """Return the setting of training updated by the given options; any option for queries resets unbalanced queries."""
     if QUERY_OPTIONS & given.keys():
-        trained = replace(trained, query_counts=None, query_dirichlet=None)
+        trained = replace(trained, query_counts=None, query_dirichlet=None, query_classes=None)
     return replace(trained, **given)
 
 
@@ -245,6 +271,7 @@ def as_result(
         seconds=outcome.seconds,
         method=subject.name,
         transduction=subject.transduction(test.batch_norm),
+        class_balance=subject.method.info.class_balance,
         batch_norm=subject.batch_norm(test.batch_norm),
         data=subject.data,
         split=test.split,
@@ -254,4 +281,13 @@ def as_result(
         seed=test.seed,
         run=None if subject.config is None else os.fspath(method),
         accuracies=outcome.accuracies,
+        auroc=None if outcome.auroc is None else outcome.auroc.value,
+        auroc_ci95=None if outcome.auroc is None else outcome.auroc.ci95,
+        head_settings=own_settings(subject.method) if isinstance(subject.method, Head) else {},
     )
+
+
+def own_settings(method: Method) -> dict[str, Any]:
+    """Return the settings of a head that are not those of its training."""
+    training = {one.name for one in fields(ClassifierConfig)}
+    return {one.name: getattr(method.config, one.name) for one in fields(method.config) if one.name not in training}

@@ -73,6 +73,8 @@ def _as_given(field: "Field[Any]", value: Any) -> Any:
     """Convert text to a path where one is expected, and a list to a tuple; refuse a value that is not a choice."""
     annotation = _plain(field.type)
     members = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+    if isinstance(value, str) and not value and {str, Path} & set(members):
+        raise TPNError(f"The value of --{field.name.replace('_', '-')} is empty.")
     if isinstance(value, str | os.PathLike) and Path in members and str not in members:
         return Path(value)
     if isinstance(value, list):
@@ -95,13 +97,16 @@ def refuse_unknown(function: str, left: dict[str, Any], *kinds: type) -> None:
 
 @cache
 def field_docs(kind: type) -> dict[str, str]:
-    """Return the documentation of each field of a dataclass: the string below it, or that of its base class."""
-    docs: dict[str, str] = {}
+    """Return the documentation of each field of a dataclass: the string below it, or that of its base class.
+
+    Classes that are made at run time have it in the metadata of their fields.
+    """
+    docs = {field.name: str(field.metadata["doc"]) for field in fields(kind) if "doc" in field.metadata}
     for base in reversed(kind.__mro__):
         if base.__module__ != "builtins" and "__dataclass_fields__" in vars(base):
             try:
                 body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
-            except (OSError, TypeError):  # defined in an interactive session
+            except (OSError, TypeError, IndexError):  # defined in an interactive session, or made at run time
                 continue
             assert isinstance(body, ast.ClassDef)
             for one, text in zip(body.body, body.body[1:], strict=False):

@@ -11,6 +11,8 @@ from tpn.labelling.label_lists import KnownLabels
 from tpn.labelling.network_options import NetworkOptions
 from tpn.workflows.options import CacheOptions, DeviceOptions, Flag
 
+MOST_ROUNDS = 1000
+
 
 @runtime_checkable
 class Array(Protocol):
@@ -63,8 +65,10 @@ class LabelOptions(NetworkOptions, DeviceOptions, CacheOptions):
         super().__post_init__()
         if not 0 <= self.min_confidence <= 1:
             raise TPNError(f"--min-confidence must be at least 0 and at most 1, not {self.min_confidence}.")
-        for name, least in (("suggest", 0), ("neighbours", 1), ("rounds", 0)):
+        for name, least, most in (("suggest", 0, 10**9), ("neighbours", 1, 10**6), ("rounds", 0, MOST_ROUNDS)):
             if getattr(self, name) < least:
                 raise TPNError(f"--{name} must be at least {least}, not {getattr(self, name)}.")
+            if getattr(self, name) > most:
+                raise TPNError(f"--{name} must be at most {most}, not {getattr(self, name)}.")
         if not 0 <= self.alpha < 1:
             raise TPNError(f"--alpha must be at least 0 and below 1, not {self.alpha}.")

@@ -6,6 +6,7 @@ from typing import Any
 from tpn.methods._method import Info
 from tpn.methods._registry import all_methods
 from tpn.results import Result
+from tpn.workflows.evaluate import CLASS_BALANCE
 
 
 @dataclass(frozen=True)
@@ -22,11 +23,14 @@ class MethodList(Result):
 
     def summary(self) -> str:
         width = max(len("method"), *(len(info.name) for info in self.methods))
-        lines = [f"{'method':<{width}}  transduction  paper"]
-        lines += [f"{info.name:<{width}}  {info.transduction:<12}  {info.paper}" for info in self.methods]
+        lines = [f"{'method':<{width}}  transduction  class balance  paper"]
+        lines += [
+            f"{info.name:<{width}}  {info.transduction:<12}  {CLASS_BALANCE[info.class_balance]:<13}  {info.paper}"
+            for info in self.methods
+        ]
         return "\n".join(lines)
 
 
 def describe_methods() -> MethodList:
-    """Describe every few-shot method: its name, its paper, and whether queries share information (transduction)."""
+    """Describe every few-shot method: its name, its paper, its transduction, and what it knows of the class balance."""
     return MethodList([method.info for method in all_methods().values()])

@@ -159,6 +159,7 @@ def reproduce(name: str, data: str = "quickdraw", *, progress: bool = True, **op
 
 
 def _reproduce(name: str, options: PaperOptions) -> PaperResult:
+    from tpn.backbones._registry import check_backbone
     from tpn.images.opening import open_images
     from tpn.paper.measured import collect
     from tpn.paper.plan import plan
@@ -171,6 +172,8 @@ def _reproduce(name: str, options: PaperOptions) -> PaperResult:
 
     experiment, out = find_experiment(name, options.methods), options.out
     budget = BUDGETS[options.budget].override(options)
+    if budget.resnet is not None:
+        check_backbone(budget.resnet)
     computing = _computing(options)
     images = open_images(
         options.data, budget.image_size, cache=options.cache, strict=options.strict, class_seed=options.class_seed

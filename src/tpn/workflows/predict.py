@@ -13,6 +13,7 @@ import torch
 from tpn.errors import TPNError, TPNWarning
 from tpn.images.dataset_index import Problems
 from tpn.images.decoding import NotAnImage, decode
+from tpn.images.file_containers import LARGEST_FILE, too_large
 from tpn.images.store_cache import cache_folder
 from tpn.labelling.classifying import classify
 from tpn.labelling.labelled_folder import find_images
@@ -198,6 +199,8 @@ def read_image(file: Path, size: int) -> np.ndarray | str:
     try:
         if file.exists() and not file.is_file():
             return "it is not a regular file"
+        if file.exists() and file.stat().st_size > LARGEST_FILE:
+            return str(too_large(file.stat().st_size))
         return decode(file.read_bytes(), size)
     except OSError as failure:
         return f"{failure.strerror or failure}"

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tpn.episodes.episode_sampler import EpisodeSampler
+from tpn.digests import check_digest, with_digest
+from tpn.episodes.episode_sampler import MOST_EPISODES, EpisodeSampler
 from tpn.episodes.setting import TEST_SEED, Setting
 from tpn.errors import Interrupted, TPNError
 from tpn.evaluation.intervals import Mean, percent, standard_error
@@ -157,7 +158,7 @@ def train_splits(
         for run, of_run in runs.values():
             check(run, of_run, execution, resume)
         make_folder(folder)
-        write_json(folder / "splits.json", asdict(plan))
+        write_json(folder / "splits.json", with_digest(asdict(plan)))
         for run, of_run in runs.values():
             outcome = train_in_folder(Training.build(run, of_run, images, execution))
             if outcome.stopped_by is not None:
@@ -201,6 +202,8 @@ def check_options(plan: Plan, episode: Setting) -> None:
         raise TPNError("--test-shots must be one or more different numbers of at least 1.")
     if plan.test_episodes < 1:
         raise TPNError(f"--test-episodes must be at least 1, not {plan.test_episodes}.")
+    if plan.test_episodes > MOST_EPISODES:
+        raise TPNError(f"--test-episodes must be at most {MOST_EPISODES}, not {plan.test_episodes}.")
     if plan.test_unlabelled is not None and plan.test_unlabelled < 0:
         raise TPNError(f"--test-unlabelled must be at least 0, not {plan.test_unlabelled}.")
     if plan.test_unlabelled == 0 and episode.distractors:
@@ -232,8 +235,9 @@ def read_plan(folder: Path) -> Plan | None:
     file = folder / "splits.json"
     if not file.is_file():
         return None
+    content = check_digest(read_json(file), file)
     try:
-        return from_json(Plan, read_json(file))
+        return from_json(Plan, content)
     except TPNError as failure:
         raise TPNError(f"{file} is damaged: {failure}") from failure
 

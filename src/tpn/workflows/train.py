@@ -243,7 +243,7 @@ def configure(
     refuse_unknown(caller, given, TrainOptions, Setting, kind.Config)
     check_backbone(settings.backbone, settings.drop_block, options.image_size)
     check_size(options.image_size)
-    images = data if isinstance(data, Images) else open_training_images(data or "quickdraw", options)
+    images = data if isinstance(data, Images) else open_training_images("quickdraw" if data is None else data, options)
     check_last_size(settings, images.image_size)
     config = RunConfig.on(
         images,

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from tpn.errors import TPNError
-from tpn.images.array_readers import PixelArray, unpickle
+from tpn.images.array_readers import PixelArray, places_of_labels, unpickle
 from tpn.images.dataset_index import DatasetIndex, SplitIndex
 from tpn.images.layouts import ilsvrc, listed_in_csv, shallowest, split_folders
-from tpn.images.pickles.plain_data import as_array, with_text_keys
+from tpn.images.pickles.plain_data import as_array, length_of, with_text_keys
 from tpn.images.source import Source
 from tpn.images.split import SPLITS
 
@@ -75,6 +75,8 @@ class MiniImageNet(Source):
             content = with_text_keys(unpickle(self.container, name), name)
             pixels = PixelArray(as_array(_get(content, "image_data", name), name), name)
             classes = with_text_keys(_get(content, "class_dict", name), name)
+            if sum(map(length_of, classes.values())) > len(pixels):  # one list, named over and over, would take forever
+                raise TPNError(f"{name} is damaged: its classes have more images than the {len(pixels):,} that it has.")
             places = {class_: as_array(keys, f"{name}, class {class_!r}") for class_, keys in classes.items()}
             index.splits[split] = SplitIndex(pixels, {c: _places(keys, pixels, c) for c, keys in places.items()})
         return index
@@ -99,8 +101,8 @@ class MiniImageNet(Source):
                 raise TPNError(f"{name} is damaged: its 'catname2label' does not give each class a number of its own.")
             class_of = {number: class_ for class_, number in numbers.items()}
             classes = {
-                class_of.get(label, f"{split} class {label:03}"): np.flatnonzero(labels == label).tolist()
-                for label in np.unique(labels).tolist()
+                class_of.get(label, f"{split} class {label:03}"): places
+                for label, places in places_of_labels(labels).items()
             }
             index.splits[split] = SplitIndex(pixels, classes)
         return index

@@ -3,12 +3,15 @@
 import codecs
 import pickle
 import struct
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tpn.images.pickles.pickled_array import ElementType, PickledArray, Raw, Refused, text_of
 
+MOST_LARGE_KEYS = 1000
+"""More keys of more than 60 bits are no accident: those of the same hash make a dict take forever."""
 SHORT = 256
 """Byte strings up to this length are read at once; longer ones are left in the file."""
 ARRAY_NAMES = {
@@ -37,6 +40,7 @@ class PickleReader:
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
         self.encoded = 0
+        self.large_keys = 0
 
     def read(self) -> Any:
         instructions, view = self.instructions, self.view
@@ -108,6 +112,10 @@ class PickleReader:
         for key, value in zip(values[::2], values[1::2], strict=True):
             if not isinstance(key, (str, bytes, int, float, bool, type(None))):
                 raise Refused("it has a dict with keys that are neither strings nor numbers")
+            if isinstance(key, int) and abs(key) >= sys.hash_info.modulus:  # only these can be made to collide at will
+                self.large_keys += 1
+                if self.large_keys > MOST_LARGE_KEYS:
+                    raise Refused("it has a dict with keys that were chosen to collide")
             target[key] = value
 
     def name(self, module: str | bytes, name: str | bytes) -> None:

@@ -6,6 +6,7 @@ every other. Large byte strings stay in the file until they are used, so that ev
 quickly.
 """
 
+import math
 import struct
 from typing import Any
 
@@ -59,6 +60,13 @@ def as_array(value: Any, name: str) -> np.ndarray:
     except (Refused, *IMPOSSIBLE) as failure:
         raise TPNError(f"{name} is damaged: {failure}.") from failure
     raise TPNError(f"{name} is damaged: it is not an array of numbers.")
+
+
+def length_of(value: Any) -> int:
+    """Return how many items a list or an array from a pickle has, without touching them; 0 for anything else."""
+    if isinstance(value, PickledArray):
+        return math.prod(value.shape)
+    return len(value) if isinstance(value, list) else 0
 
 
 def as_strings(value: Any, name: str) -> list[str]:

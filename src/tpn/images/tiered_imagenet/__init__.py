@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tpn.errors import TPNError
-from tpn.images.array_readers import EncodedImages, NpzPixels, unpickle
+from tpn.images.array_readers import EncodedImages, NpzPixels, places_of_labels, unpickle
 from tpn.images.dataset_index import DatasetIndex, SplitIndex
 from tpn.images.layouts import ilsvrc, shallowest, split_folders
 from tpn.images.pickles.pickled_array import PickledArray
@@ -73,11 +73,13 @@ class TieredImageNet(Source):
             if name.endswith(".npz"):
                 reader = NpzPixels(self.container, name, "images")
             else:
-                reader = EncodedImages(unpickle(self.container, name), PurePosixPath(name).name)
+                reader = EncodedImages(
+                    unpickle(self.container, name), PurePosixPath(name).name, self.container.size(name)
+                )
             labels, class_names = self._labels(labels_name, split)
             if len(labels) != len(reader):
                 raise TPNError(f"{name} has {len(reader)} images, but {labels_name} {len(labels)} labels.")
-            classes = {class_names(int(label)): np.flatnonzero(labels == label).tolist() for label in np.unique(labels)}
+            classes = {class_names(label): places for label, places in places_of_labels(labels).items()}
             index.splits[split] = SplitIndex(reader, classes)
         return index
 

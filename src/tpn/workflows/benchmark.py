@@ -1,0 +1,294 @@
+"""Test many heads in many settings, on features embedded once."""
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tpn.backbones._registry import Network, backbone_name
+from tpn.episodes.episode_sampler import draw_episodes
+from tpn.episodes.task import Episode
+from tpn.errors import TPNError
+from tpn.evaluation.embedded_run import EmbeddedRun, embed_run
+from tpn.evaluation.intervals import Mean, mean_with_interval
+from tpn.evaluation.protocol import evaluate
+from tpn.evaluation.test_settings import TestSetting, named_setting, number_of_tasks
+from tpn.evaluation.tuning import candidates, trials
+from tpn.files import make_folder, read_json, write_json
+from tpn.images.split import Images
+from tpn.methods._head import Head
+from tpn.methods._method import Info
+from tpn.methods._registry import all_methods, find_method
+from tpn.progress import progress as progress_bar
+from tpn.progress import say, showing
+from tpn.results import Result
+from tpn.runs.folder import find_run
+from tpn.training.device import computing
+from tpn.workflows.benchmark_options import BenchmarkOptions
+from tpn.workflows.keywords import build, refuse_unknown, takes
+
+TUNED, CELLS, TUNING_SEED = "tuned.json", "cells", 1
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A head tested in a setting."""
+
+    head: str
+    setting: TestSetting
+    shot: int
+    accuracies: np.ndarray = field(repr=False)
+    """The accuracy of each task; empty if the head refused the setting."""
+    seconds: float
+    aurocs: np.ndarray | None = field(default=None, repr=False)
+    refused: str = ""
+    """Why the head was not tested."""
+
+    @property
+    def accuracy(self) -> Mean:
+        """The mean accuracy with its interval."""
+        return mean_with_interval(self.accuracies)
+
+    @property
+    def auroc(self) -> Mean | None:
+        """The mean area under the ROC curve, in the open set."""
+        return None if self.aurocs is None else mean_with_interval(self.aurocs)
+
+    @property
+    def seconds_per_thousand(self) -> float:
+        """The time for 1,000 tasks, given the features."""
+        return 1000 * self.seconds / max(1, len(self.accuracies))
+
+
+@dataclass(frozen=True)
+class BenchmarkResult(Result):
+    """Heads tested in several settings on the same tasks."""
+
+    run: str
+    data: str
+    options: BenchmarkOptions
+    infos: dict[str, Info]
+    """What each head is; the method of the run is called `the run's own`."""
+    cells: list[Cell]
+    chosen: dict[str, dict[str, dict[str, Any]]]
+    """The settings chosen on validation classes, by number of shots and head, if they were."""
+    folder: Path
+    files: list[Path] = field(default_factory=list)
+    """The report and its tables."""
+
+    def column(self, setting: TestSetting, shot: int) -> dict[str, Cell]:
+        """Return the cells of a setting by head, without those that were refused."""
+        own = [cell for cell in self.cells if (cell.setting, cell.shot) == (setting, shot) and not cell.refused]
+        return {cell.head: cell for cell in own}
+
+    def best(self, setting: TestSetting, shot: int) -> dict[str, Mean]:
+        """Return the paired difference to the best head, of that head and all whose difference is within chance."""
+        column = self.column(setting, shot)
+        if not column:
+            return {}
+        top = max(column.values(), key=lambda cell: cell.accuracy.value)
+        differences = {name: mean_with_interval(cell.accuracies - top.accuracies) for name, cell in column.items()}
+        return {
+            name: difference
+            for name, difference in differences.items()
+            if name == top.head or (difference.ci95 is not None and abs(difference.value) <= difference.ci95)
+        }
+
+    def difference(self, head: str, other: str, setting: TestSetting, shot: int) -> Mean | None:
+        """Return the paired difference in accuracy of two heads, if both were tested."""
+        column = self.column(setting, shot)
+        if head not in column or other not in column:
+            return None
+        return mean_with_interval(column[head].accuracies - column[other].accuracies)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "run": self.run,
+            "data": self.data,
+            "tasks": self.options.tasks,
+            "way": self.options.way,
+            "query": self.options.query,
+            "seed": self.options.seed,
+            "tuned": self.chosen,
+            "results": self.rows(),
+        }
+
+    def rows(self) -> list[dict[str, Any]]:
+        rows = []
+        for cell in self.cells:
+            info, auroc = self.infos[cell.head], cell.auroc
+            row = {"head": cell.head, "transduction": info.transduction, "class_balance": info.class_balance}
+            row |= {"setting": cell.setting, "shot": cell.shot}
+            if cell.refused:
+                rows.append({**row, "refused": cell.refused})
+                continue
+            row |= {"accuracy": cell.accuracy.value, "ci95": cell.accuracy.ci95, "tasks": len(cell.accuracies)}
+            row |= {"best": cell.head in self.best(cell.setting, cell.shot)}
+            row |= {"seconds_per_1000_tasks": round(cell.seconds_per_thousand, 3)}
+            rows.append(row if auroc is None else {**row, "auroc": auroc.value, "auroc_ci95": auroc.ci95})
+        return rows
+
+    def summary(self) -> str:
+        from tpn.workflows.benchmark_report import text_table
+
+        return text_table(self)
+
+
+@takes(BenchmarkOptions)
+def benchmark(
+    run: str | os.PathLike[str],
+    data: str | Images | None = None,
+    *,
+    backbone: str | Network | None = None,
+    progress: bool = True,
+    **options: Any,
+) -> BenchmarkResult:
+    """Test many heads on the backbone of a run, in several settings, on the same tasks; write a report.
+
+    All images of the test split are embedded once, and the feature maps are kept in the cache folder. Results are
+    written to the folder `out` one by one: a benchmark that was stopped continues there.
+
+    Parameters
+    ----------
+    run : path or str
+        A run folder, or `mini-conv4`.
+    data : str or Images, optional
+        The source of the images, by default that of the run.
+    backbone : str, nn.Module or callable, optional
+        The network of the run, if it is one of your own.
+    progress : bool, default=True
+        Show a progress bar.
+    {options}
+
+    Returns
+    -------
+    BenchmarkResult
+        Prints as a table; has `cells`, `best()`, `difference()`, and `files`: the report and its tables.
+    """
+    given = dict(options)
+    chosen = build(BenchmarkOptions, given)
+    refuse_unknown("benchmark", given, BenchmarkOptions)
+    if backbone is not None:
+        backbone_name(backbone)
+    folder = chosen.out or Path("runs") / f"benchmark-{Path(run).name}"
+    infos = _infos(run, chosen)
+    with showing(progress), computing(chosen.threads, chosen.device) as device:
+        found = find_run(run)
+        make_folder(folder / CELLS)
+
+        def embedded(split: str, source: str | Images | None = data) -> EmbeddedRun:
+            return embed_run(found, source, split, chosen.cache, backbone, device)
+
+        tuned = _tune(embedded("val"), infos, chosen, folder) if chosen.tune else {}
+        cells: list[Cell] = []
+        tested = embedded("test")
+        for setting in chosen.settings:
+            on = embedded("test", chosen.cross_data) if setting == "cross-domain" else tested
+            for shot in chosen.shots:
+                cells += _column(on, setting, shot, infos, tuned.get(str(shot), {}), chosen, folder)
+        result = BenchmarkResult(str(run), tested.data, chosen, infos, cells, tuned, folder)
+        from tpn.workflows.benchmark_report import write_benchmark
+
+        return BenchmarkResult(**{**vars(result), "files": write_benchmark(result)})
+
+
+def _infos(run: str | os.PathLike[str], options: BenchmarkOptions) -> dict[str, Info]:
+    """Return the heads to test: those that are named, or all and the method of the run."""
+    heads = {name: kind.info for name, kind in all_methods().items() if issubclass(kind, Head)}
+    own = find_method(find_run(run).read_config().method).info
+    if not options.heads:
+        return heads if own.name in heads else {own.name: own, **heads}
+    for name in options.heads:
+        if name != own.name and not find_method(name).info.head:
+            raise TPNError(f"{name} has weights of its own, so it cannot be tested on the backbone of {run}.")
+    return {name: find_method(name).info for name in options.heads}
+
+
+def _tune(
+    embedded: EmbeddedRun, heads: dict[str, Info], options: BenchmarkOptions, folder: Path
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """Choose the settings of each head on validation classes; keep the choice, and all trials, in tuned.json."""
+    file = folder / TUNED
+    identity = {"of": embedded.digest, "tasks": options.tune_tasks, "way": options.way, "query": options.query}
+    stored: dict[str, Any] = read_json(file) if file.is_file() else {}
+    if {name: stored.get(name) for name in identity} != identity:
+        stored = {**identity, "chosen": {}, "trials": {}}
+    for shot in map(str, options.shots):
+        chosen, tried = stored["chosen"].setdefault(shot, {}), stored["trials"].setdefault(shot, {})
+        tests = [
+            draw_episodes(
+                embedded.split,
+                named_setting(name, options.way, int(shot), options.query, len(embedded.split.classes)),
+                options.tune_tasks,
+                TUNING_SEED,
+            )
+            for name in ("balanced", "dirichlet")
+        ]
+        for head in heads:
+            # the same settings must be among those that are tried, or the head has changed
+            if not candidates(head) or [one["settings"] for one in tried.get(head, [])] == candidates(head):
+                continue
+            with progress_bar(f"tuning {head}, {shot}-shot", len(candidates(head)), "settings") as advance:
+                made = list(trials(embedded, head, tests, advance))
+            chosen[head] = max(made, key=lambda trial: trial.accuracy).settings
+            tried[head] = [{"settings": one.settings, "accuracies": list(one.accuracies)} for one in made]
+            write_json(file, stored)
+    named = {shot: {head: stored["chosen"][shot].get(head, {}) for head in heads} for shot in map(str, options.shots)}
+    return {shot: {head: settings for head, settings in of.items() if settings} for shot, of in named.items()}
+
+
+def _column(
+    embedded: EmbeddedRun,
+    setting: TestSetting,
+    shot: int,
+    heads: dict[str, Info],
+    tuned: dict[str, dict[str, Any]],
+    options: BenchmarkOptions,
+    folder: Path,
+) -> list[Cell]:
+    """Test every head in one setting, or read the results that are there."""
+    composition = named_setting(setting, options.way, shot, options.query, len(embedded.split.classes))
+    tasks = number_of_tasks(setting, options.tasks)
+    episodes: list[Episode] = []
+    cells = []
+    for head in heads:
+        settings = tuned.get(head, {})
+        identity = {
+            "of": embedded.digest,
+            "episodes": str(composition),
+            "tasks": tasks,
+            "seed": options.seed,
+            "settings": {name: list(one) if isinstance(one, tuple) else one for name, one in settings.items()},
+        }
+        file = folder / CELLS / f"{setting}-{shot}shot-{head}.json"
+        stored = read_json(file) if file.is_file() else {}
+        if any(stored.get(name) != value for name, value in identity.items()):
+            episodes = episodes or draw_episodes(embedded.split, composition, tasks, options.seed)
+            stored = {**identity, **_test(embedded, head, settings, episodes)}
+            write_json(file, stored)
+            say(f"{setting}, {shot}-shot: {head} {_shown(stored)}")
+        aurocs = None if stored.get("aurocs") is None else np.array(stored["aurocs"])
+        accuracies = np.array(stored["accuracies"], np.float64)
+        cells.append(Cell(head, setting, shot, accuracies, stored["seconds"], aurocs, stored.get("refused", "")))
+    return cells
+
+
+def _test(embedded: EmbeddedRun, head: str, settings: dict[str, Any], episodes: list[Episode]) -> dict[str, Any]:
+    try:
+        outcome = evaluate(embedded.method(head, settings), embedded.split, episodes)
+    except TPNError as refusal:
+        return {"accuracies": [], "seconds": 0.0, "refused": str(refusal)}
+    aurocs = None if outcome.aurocs is None else [round(float(one), 6) for one in outcome.aurocs]
+    return {
+        "accuracies": [round(float(one), 6) for one in outcome.accuracies],
+        "seconds": round(outcome.seconds, 3),
+        "aurocs": aurocs,
+    }
+
+
+def _shown(stored: dict[str, Any]) -> str:
+    if stored.get("refused"):
+        return f"not tested: {stored['refused']}"
+    return f"{mean_with_interval(np.array(stored['accuracies'], np.float64))} in {stored['seconds']:.1f} s"

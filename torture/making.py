@@ -1,0 +1,62 @@
+"""Small runs, folders of images and caches that campaigns start from."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from tpn.files import make_folder
+
+TINY: dict[str, Any] = {
+    "way": 3, "shot": 1, "query": 2, "episodes": 8, "validate_every": 2, "validation_episodes": 2,
+    "image_size": 16, "backbone": "conv4-32", "threads": 1,
+}  # fmt: skip
+CLASSES = {"train": ("ant", "bee", "cat"), "val": ("cow", "dog", "elk"), "test": ("fox", "hen", "pig")}
+
+
+def flags(**settings: Any) -> list[str]:
+    """Return settings as arguments of a command."""
+    arguments: list[str] = []
+    for name, value in settings.items():
+        arguments += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+    return arguments
+
+
+def write_images(folder: Path, seed: int = 0, per_class: int = 4) -> Path:
+    """Write a folder of splits and classes with images that all differ."""
+    chance = np.random.default_rng(seed)
+    for split, classes in CLASSES.items():
+        for class_ in classes:
+            make_folder(folder / split / class_)
+            for number in range(per_class):
+                pixels = chance.integers(0, 256, (20, 20, 3), dtype=np.uint8)
+                Image.fromarray(pixels).save(folder / split / class_ / f"{number}.png")
+    return folder
+
+
+def write_photos(folder: Path, seed: int = 0) -> Path:
+    """Write images of three colours to be labelled: two of each in a folder of its class, the others beside them."""
+    chance = np.random.default_rng(seed)
+    make_folder(folder / "unlabelled")
+    for number, class_ in enumerate(("red", "green", "blue") * 6):
+        pixels = chance.integers(0, 60, (20, 20, 3))
+        pixels[..., number % 3] += 150
+        place = folder / (class_ if number < 6 else "unlabelled")
+        make_folder(place)
+        Image.fromarray(pixels.astype(np.uint8)).save(place / f"{number:02}.png")
+    return folder
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """Return the content of every file below a folder, except locks, logs and what TensorBoard writes."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.name.endswith(".lock") and not {"tensorboard", "logs"} & set(path.parts)
+    }
+
+
+def unfinished(folder: Path) -> list[str]:
+    """Return what unfinished files and folders there are."""
+    return sorted(path.name for path in folder.rglob("*.part"))
