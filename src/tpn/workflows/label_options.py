@@ -8,6 +8,7 @@ from tyro.conf import arg
 
 from tpn.errors import TPNError
 from tpn.labelling.label_lists import KnownLabels
+from tpn.labelling.network_options import NetworkOptions
 from tpn.workflows.options import CacheOptions, DeviceOptions, Flag
 
 MOST_ROUNDS = 1000
@@ -22,19 +23,16 @@ class Array(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelOptions(DeviceOptions, CacheOptions):
+class LabelOptions(NetworkOptions, DeviceOptions, CacheOptions):
     """How to label a folder of images."""
 
     labels: Annotated[KnownLabels, arg(constructor=tuple[Path, ...], metavar="FILE ...")] = ()
     """The labels that are known: csv files with the columns path (relative to the folder) and label; in Python also a
     mapping of paths to labels, pairs, or a data frame. By default, labelled images are in a sub-folder for each class,
     and the others beside these sub-folders or in one called `unlabelled`."""
-    backbone: str = "efficientnet-lite0"
-    """The network: efficientnet-lite0, which was trained on the photographs of ImageNet; a run folder of tpn train, or
-    mini-conv4; or timm:MODEL, if timm is installed."""
     features: Annotated[str | Path | Array | None, arg(constructor=Path, metavar="FILE")] = None
-    """Features that you have already, instead of a network's: a matrix (.npy; in Python also an array) with a row for
-    each image, in the order of their paths."""
+    """Features that you have already, instead of a network's: a folder that `tpn embed` wrote; or a matrix (.npy; in
+    Python also an array) with a row for each image, in the order of their paths."""
     out: Path | None = None
     """The file for the labels: path, label, confidence (default: none is written)."""
     page: Path | None = None
@@ -65,6 +63,7 @@ class LabelOptions(DeviceOptions, CacheOptions):
     """Replace files that exist."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not 0 <= self.min_confidence <= 1:
             raise TPNError(f"--min-confidence must be at least 0 and at most 1, not {self.min_confidence}.")
         for name, least, most in (("suggest", 0, 10**9), ("neighbours", 1, 10**6), ("rounds", 0, MOST_ROUNDS)):
