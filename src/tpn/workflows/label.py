@@ -60,11 +60,12 @@ def label_folder(folder: str | Path, *, progress: bool = True, **options: Any) -
         # torch, which these need, is loaded only now: what was refused above was refused at once
         from tpn.images.store_cache import cache_folder
         from tpn.labelling.embedding import embed
-        from tpn.labelling.features import read_features
+        from tpn.labelling.features import features_for
         from tpn.labelling.labelled_folder import find_images, read_known_labels
         from tpn.labelling.networks import check_learned_scales, find_network
+        from tpn.labelling.pretrained_networks import name_network
         from tpn.labelling.suggestions import suggest
-        from tpn.semi_supervised.feature_scaling import scale_features
+        from tpn.semi_supervised.feature_scaling import FeatureScaler
         from tpn.semi_supervised.label_propagator import LabelPropagator
         from tpn.training.device import computing
 
@@ -73,15 +74,16 @@ def label_folder(folder: str | Path, *, progress: bool = True, **options: Any) -
             outputs.check_apart_from(images.path, images.names)
             read_known_labels(images, settings.labels)
             if settings.length_scale == "learned":
-                check_learned_scales(settings.backbone if settings.features is None else "")
+                check_learned_scales(settings.backbone if settings.features is None else None)
 
             if settings.features is not None:
                 backbone = str(own_features) if own_features is not None else "features"
-                names, features = images.names, read_features(settings.features, len(images.names))
+                names, features = features_for(settings.features, images.names, images.problems)
             else:
-                backbone, network = settings.backbone, find_network(settings.backbone, device)
-                cache = cache_folder(settings.cache)
+                network = find_network(settings, device, settings.cache)
+                backbone, cache = network.name, cache_folder(settings.cache)
                 names, features = embed(images.path, images.names, network, cache, device, images.problems)
+                name_network(settings.backbone, network.name)
             for sentence in images.problems.sentences:
                 warnings.warn(sentence, TPNWarning, stacklevel=2)
 
@@ -90,7 +92,7 @@ def label_folder(folder: str | Path, *, progress: bool = True, **options: Any) -
                 # a TPN divides features by its length scales: W = exp(-d²/2D) of them is its equation (2)
                 points, length_scale = features, (2 * features.shape[1]) ** 0.5
             else:
-                points = scale_features(features)
+                points = FeatureScaler().fit_transform(features)
 
             classes = sorted({images.labels[name] for name in names if name in images.labels})
             if len(classes) < 2:
@@ -102,11 +104,11 @@ def label_folder(folder: str | Path, *, progress: bool = True, **options: Any) -
             y = np.array([codes[images.labels[name]] if name in images.labels else -1 for name in names])
             propagator = LabelPropagator(
                 n_neighbors=settings.neighbours,
-                alpha=settings.alpha,
+                alpha="auto" if settings.alpha is None else settings.alpha,
                 rounds=settings.rounds,
                 class_prior="estimated" if settings.class_prior == "estimated" else None,
                 length_scale=length_scale,
-                n_jobs=settings.threads,
+                n_jobs=settings.threads or -1,
             ).fit(points, y)
 
             probabilities, given = propagator.label_distributions_, y >= 0

@@ -11,9 +11,14 @@ import numpy as np
 import torch
 
 from tpn.errors import TPNError, TPNWarning
+from tpn.images.dataset_index import Problems
 from tpn.images.decoding import NotAnImage, decode
 from tpn.images.file_containers import LARGEST_FILE, too_large
+from tpn.images.store_cache import cache_folder
+from tpn.labelling.classifying import classify
 from tpn.labelling.labelled_folder import find_images
+from tpn.labelling.networks import find_network
+from tpn.labelling.pretrained_networks import name_network
 from tpn.progress import showing
 from tpn.results import Result
 from tpn.runs.folder import find_run
@@ -21,7 +26,7 @@ from tpn.runs.loading import load_run
 from tpn.text import printable
 from tpn.training.device import computing
 from tpn.workflows.keywords import build, refuse_unknown, takes
-from tpn.workflows.options import DeviceOptions
+from tpn.workflows.predict_options import PredictOptions
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
@@ -63,24 +68,25 @@ class Predictions(Result):
         )
 
 
-@takes(DeviceOptions)
+@takes(PredictOptions)
 def predict(
-    run: PathLike,
+    run: PathLike | None,
     files: Sequence[PathLike],
     support: PathLike | Mapping[str, Sequence[PathLike]],
     *,
     progress: bool = True,
     **options: Any,
 ) -> Predictions:
-    """Classify images with a trained method, given a few labelled ones of each class.
+    """Classify images by a pre-trained network or a trained method, given a few labelled ones of each class.
 
-    The classes need not be those of training. A transductive method uses all images at once: more images make a better
-    graph.
+    The classes need not be those of training. Without a run, the network that `tpn label` takes embeds all images, and
+    labels propagate from the labelled ones to the others. That, and any transductive method, uses all images at once:
+    more images make a better graph.
 
     Parameters
     ----------
-    run : path
-        A run folder; or mini-conv4, whose weights ship with tpn.
+    run : path or None
+        A run folder; or mini-conv4, whose weights ship with tpn. None: a pre-trained network, as `backbone` says.
     files : sequence of paths
         The images to classify.
     support : path or mapping
@@ -95,13 +101,17 @@ def predict(
         Prints a line for each image; has `labels`, `confidence` and `probabilities`.
     """
     given = dict(options)
-    where = build(DeviceOptions, given)
-    refuse_unknown("predict", given, DeviceOptions)
+    settings = build(PredictOptions, given)
+    refuse_unknown("predict", given, PredictOptions)
     if isinstance(files, str | os.PathLike):
         files = [files]
     if not files:
         raise TPNError("There is nothing to classify: name at least one image.")
-    with showing(progress), computing(where.threads, where.device) as device:
+    if run is not None and settings.backbone is not None:
+        raise TPNError("--backbone is for predictions without a run, which has a network of its own.")
+    with showing(progress), computing(settings.threads, settings.device) as device:
+        if run is None:
+            return _by_network(files, support_classes(support), settings, device)
         found = find_run(run)
         config = found.read_config()
         method = load_run(found, config).to(device)
@@ -124,6 +134,27 @@ def predict(
         transduction=method.info.transduction,
         classes=names,
         paths=[str(path) for path in paths],
+        labels=[names[index] for index in best],
+        confidence=probabilities.max(1),
+        probabilities=probabilities,
+    )
+
+
+def _by_network(
+    files: Sequence[PathLike], classes: dict[str, list[Path]], settings: PredictOptions, device: torch.device
+) -> Predictions:
+    network, problems = find_network(settings, device, settings.cache), Problems()
+    named = {Path(file): file for file in files}
+    used, probabilities = classify(classes, list(named), network, cache_folder(settings.cache), device, problems)
+    name_network(settings.backbone, network.name)
+    for sentence in problems.sentences:
+        warnings.warn(sentence, TPNWarning, stacklevel=4)
+    names, best = list(classes), probabilities.argmax(1)
+    return Predictions(
+        method=f"LabelPropagator on {network.name}",
+        transduction="yes",
+        classes=names,
+        paths=[str(named[file]) for file in used],
         labels=[names[index] for index in best],
         confidence=probabilities.max(1),
         probabilities=probabilities,
