@@ -11,7 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from torture.campaign import Campaign, Case
-from torture.making import TINY, files_of, flags, trained_methods, unfinished, write_images, write_photos
+from torture.making import (
+    TINY,
+    files_of,
+    flags,
+    load_everything,
+    trained_methods,
+    unfinished,
+    write_images,
+    write_photos,
+)
 from torture.sandbox import call
 from tpn.cli import main
 from tpn.methods._registry import find_method
@@ -38,7 +47,7 @@ class Kills(Campaign):
 
     def prepare(self) -> None:
         warnings.simplefilter("ignore")
-        _load_everything()
+        load_everything()
         self.images, self.photos = self.workspace / "images", self.workspace / "photos"
         if not self.photos.is_dir():
             write_images(self.images)
@@ -160,13 +169,3 @@ def _numbers_of_paper(folder: Path) -> dict[str, bytes]:
 def _labels(folder: Path) -> dict[str, bytes]:
     files = files_of(folder)
     return {name: content for name, content in files.items() if not name.startswith("cache/")}
-
-
-def _load_everything() -> None:
-    """Import what the commands would import, slowly, in each forked process; torch must not be used before forking."""
-
-    import tpn.labelling.embedding
-    import tpn.paper.workers
-    import tpn.semi_supervised.label_propagator
-    import tpn.workflows.label
-    import tpn.workflows.train  # noqa: F401

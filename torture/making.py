@@ -1,6 +1,8 @@
 """Small runs, folders of images and caches that campaigns start from."""
 
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 import numpy as np
@@ -67,3 +69,16 @@ def files_of(folder: Path) -> dict[str, bytes]:
 def unfinished(folder: Path) -> list[str]:
     """Return what unfinished files and folders there are."""
     return sorted(path.name for path in folder.rglob("*.part"))
+
+
+def load_everything() -> None:
+    """Import what commands would import, slowly, in each forked process; torch must not be used before forking."""
+    import tyro  # noqa: F401
+
+    import tpn.labelling.embedding
+    import tpn.paper.workers
+    import tpn.semi_supervised.label_propagator  # noqa: F401
+
+    for package in ("tpn.workflows", "tpn.cli"):
+        for module in iter_modules(import_module(package).__path__):
+            import_module(f"{package}.{module.name}")
