@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from torture.campaign import Campaign, Case
-from torture.making import TINY, files_of, flags, unfinished, write_images, write_photos
+from torture.making import TINY, files_of, flags, trained_methods, unfinished, write_images, write_photos
 from torture.sandbox import call
 from tpn.cli import main
-from tpn.methods._registry import list_methods
+from tpn.methods._registry import find_method
 
 CALLS = ("fsync", "replace", "rename", "unlink", "mkdir", "open", "pwrite")
 """The system calls, as functions of `os`, at which a process is killed."""
@@ -46,11 +46,13 @@ class Kills(Campaign):
         self.run_folder = self.workspace / "network"
         if not (self.run_folder / "model.safetensors").is_file():
             shutil.rmtree(self.run_folder, ignore_errors=True)
-            assert call(main, ["train", "tpn", *flags(**TINY, out=self.run_folder)])[0] == 0
+            data = {"data": f"folder:{self.images}", "cache": self.workspace / "cache"}
+            code, printed = call(main, ["train", "tpn", *flags(**TINY, **data, out=self.run_folder)])
+            assert code == 0, printed
         self.expected: dict[str, dict[str, bytes]] = {}
 
     def run(self, number: int, chance: random.Random) -> Case:
-        kinds = [f"train {method}" for method in list_methods()] + ["pretrain", "prepare", "paper", *LABEL]
+        kinds = [f"train {method}" for method in trained_methods()] + ["pretrain", "prepare", "paper", *LABEL]
         kind = kinds[number % len(kinds)]
         folder = self.workspace / "killed"
         shutil.rmtree(folder, ignore_errors=True)
@@ -95,7 +97,7 @@ class Kills(Campaign):
         if kind.startswith("train") or kind == "pretrain":
             first = kind.split()
             settings: dict[str, Any] = {**TINY, "out": folder / "run", "resume": True}
-            if kind == "pretrain":
+            if kind == "pretrain" or find_method(first[1]).info.learns_from == "mini-batches":
                 settings["batch_size"] = 8
             return Command([*first, *flags(**settings)], _results_of_a_run)
         if kind == "prepare":

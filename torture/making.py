@@ -7,11 +7,13 @@ import numpy as np
 from PIL import Image
 
 from tpn.files import make_folder
+from tpn.methods._registry import find_method, list_methods
 
 TINY: dict[str, Any] = {
     "way": 3, "shot": 1, "query": 2, "episodes": 8, "validate_every": 2, "validation_episodes": 2,
     "image_size": 16, "backbone": "conv4-32", "threads": 1,
 }  # fmt: skip
+TRAINED_HEADS = ("label-propagation", "protonet", "soft-kmeans")
 CLASSES = {"train": ("ant", "bee", "cat"), "val": ("cow", "dog", "elk"), "test": ("fox", "hen", "pig")}
 
 
@@ -46,6 +48,11 @@ def write_photos(folder: Path, seed: int = 0) -> Path:
         make_folder(place)
         Image.fromarray(pixels.astype(np.uint8)).save(place / f"{number:02}.png")
     return folder
+
+
+def trained_methods() -> list[str]:
+    """Return the methods that are trained: all but most heads, which use the weights of other runs."""
+    return [name for name in list_methods() if name in TRAINED_HEADS or not find_method(name).info.head]
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

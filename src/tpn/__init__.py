@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from tpn.methods._method import Dimensions, Info, Method
     from tpn.methods._registry import list_methods, register_method
     from tpn.runs.loading import load
+    from tpn.semi_supervised.feature_scaling import FeatureScaler
     from tpn.semi_supervised.label_propagator import LabelPropagator
+    from tpn.semi_supervised.labelled_split import LabelledSplit
     from tpn.workflows.backbones import BackboneList, describe_backbones, get_backbone
     from tpn.workflows.benchmark import BenchmarkResult, benchmark
     from tpn.workflows.compare import Comparison, compare
@@ -55,7 +57,9 @@ _HOMES = {
     "methods._method": ("Dimensions", "Info", "Method"),
     "methods._registry": ("list_methods", "register_method"),
     "runs.loading": ("load",),
+    "semi_supervised.feature_scaling": ("FeatureScaler",),
     "semi_supervised.label_propagator": ("LabelPropagator",),
+    "semi_supervised.labelled_split": ("LabelledSplit",),
     "workflows.backbones": ("BackboneList", "describe_backbones", "get_backbone"),
     "workflows.benchmark": ("BenchmarkResult", "benchmark"),
     "workflows.compare": ("Comparison", "compare"),
@@ -77,7 +81,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [  # noqa: RUF022 (loaded lazily, in the order of use)
     "open_images", "images_from", "data_info", "prepare_data", "show_data",
     "train", "pretrain", "train_splits", "evaluate", "compare", "benchmark", "predict", "plot_run", "load",
-    "label_folder", "embed_images", "open_features", "LabelPropagator",
+    "label_folder", "embed_images", "open_features", "LabelPropagator", "LabelledSplit", "FeatureScaler",
     "reproduce", "list_experiments",
     "list_methods", "describe_methods", "register_method", "list_backbones", "register_backbone",
     "describe_backbones", "get_backbone",

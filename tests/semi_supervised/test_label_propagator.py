@@ -29,7 +29,7 @@ from tpn.semi_supervised import sparse_graph as graphs
 from tpn.semi_supervised.conjugate_gradients import SparsePropagation, conjugate_gradients
 from tpn.semi_supervised.label_propagator import LabelPropagator
 from tpn.semi_supervised.neighbours import Neighbours
-from tpn.semi_supervised.postprocessing import SHARPENING, familiarity, most_confident
+from tpn.semi_supervised.postprocessing import SHARPENING, familiarity, most_confident, usual_walks
 
 from .test_neighbours import brute_force
 
@@ -58,6 +58,10 @@ def weight_matrix(X, k, scale=None):
         for square, j in zip(squares[i], found[i], strict=True):
             W[i, j] = W[j, i] = np.exp(-square / (sigma[i] * sigma[j]))
     return W
+
+
+def graph_of(W):
+    return graphs.normalise(sparse.csr_array(W.copy()))
 
 
 def solve(W, labels, fixed, prior, alpha):
@@ -127,7 +131,7 @@ def test_propagation_solves_its_equation(alpha, dtype, tolerance):
     fixed = np.arange(60) % 10 == 0
     labels = np.eye(3)[np.arange(6) % 3]
     prior = rng.dirichlet(np.ones(3), 60)
-    graph = sparse.csr_array(W.astype(dtype))
+    graph = graph_of(W.astype(dtype))
     solution = SparsePropagation(graph, fixed).solve(labels.astype(dtype), prior.astype(dtype), alpha, tolerance / 100)
     assert solution.converged
     assert solution.values.dtype == dtype
@@ -141,7 +145,7 @@ def test_propagation_has_many_classes_and_any_start():
     fixed = np.arange(150) < 130
     labels = np.eye(130)
     prior = rng.dirichlet(np.ones(130), 150)
-    propagation = SparsePropagation(sparse.csr_array(W), fixed)
+    propagation = SparsePropagation(graph_of(W), fixed)
     expected = solve(W, labels, fixed, prior, 0.9)
     for start in (None, rng.normal(size=(150, 130)), expected):
         found = propagation.solve(labels, prior, 0.9, 1e-10, 1000, start)
@@ -154,7 +158,7 @@ def test_a_point_without_edges_has_its_prior():
     W[7] = W[:, 7] = 0
     prior = np.tile([0.2, 0.8], (30, 1))
     fixed = np.arange(30) < 2
-    found = SparsePropagation(sparse.csr_array(W), fixed).solve(np.eye(2), prior, 0.9, 1e-10)
+    found = SparsePropagation(graph_of(W), fixed).solve(np.eye(2), prior, 0.9, 1e-10)
     np.testing.assert_allclose(found.values[7], [0.2, 0.8])
 
 
@@ -162,11 +166,11 @@ def test_conjugate_gradients_say_when_they_did_not_arrive():
     W = weight_matrix(np.random.default_rng(3).normal(size=(80, 2)), 5)
     S = sparse.csr_array(W / np.sqrt(np.outer(W.sum(1), W.sum(1))))
     B = np.random.default_rng(4).normal(size=(80, 3))
-    X, iterations, converged = conjugate_gradients(S, 0.99, B, np.zeros_like(B), 1e-10, 3)
-    assert (iterations, converged) == (3, False)
-    X, iterations, converged = conjugate_gradients(S, 0.99, B, np.zeros_like(B), 1e-10, 500)
-    assert converged
-    np.testing.assert_allclose(X, np.linalg.solve(np.eye(80) - 0.99 * S.toarray(), B), atol=1e-7)
+    found = conjugate_gradients(S, 0.99, B, np.zeros_like(B), 1e-10, 3)
+    assert (found.iterations, found.converged) == (3, False)
+    found = conjugate_gradients(S, 0.99, B, np.zeros_like(B), 1e-10, 500)
+    assert found.converged
+    np.testing.assert_allclose(found.values, np.linalg.solve(np.eye(80) - 0.99 * S.toarray(), B), atol=1e-7)
 
 
 def test_the_solution_does_not_depend_on_how_the_work_is_shared(monkeypatch):
@@ -174,9 +178,9 @@ def test_the_solution_does_not_depend_on_how_the_work_is_shared(monkeypatch):
     W = weight_matrix(rng.normal(size=(90, 2)), 6)
     fixed = np.arange(90) < 5
     prior = rng.dirichlet(np.ones(5), 90)
-    alone = SparsePropagation(sparse.csr_array(W), fixed).solve(np.eye(5), prior, 0.9, 1e-12)
+    alone = SparsePropagation(graph_of(W), fixed).solve(np.eye(5), prior, 0.9, 1e-12)
     monkeypatch.setattr(solver, "ROWS", 7)
-    shared = SparsePropagation(sparse.csr_array(W), fixed, workers=3).solve(np.eye(5), prior, 0.9, 1e-12)
+    shared = SparsePropagation(graph_of(W), fixed, workers=3).solve(np.eye(5), prior, 0.9, 1e-12)
     np.testing.assert_allclose(shared.values, alone.values, atol=1e-10)
 
 
@@ -186,19 +190,22 @@ def test_the_engine_of_few_shot_episodes_agrees():
     sigma, alpha = 0.8, 0.95
     W = episode_graph.connect(affinity(X, sigma), 9)  # a node is its own first neighbour
     W.fill_diagonal_(0)
-    graph, _ = graphs.connect(Neighbours(X.numpy(), 8), sigma * (2 * 5) ** 0.5)
+    scales = np.full(70, sigma * (2 * 5) ** 0.5)
+    graph = graphs.connect(*Neighbours(X.numpy(), 8).query_self(), scales)
     np.testing.assert_allclose(graph.toarray(), W, atol=1e-12)
     S = episode_graph.normalise(W)
     Y = torch.eye(3, dtype=torch.float64)[torch.arange(70) % 3] * (torch.arange(70) < 9)[:, None]
-    found, _, _ = conjugate_gradients(sparse.csr_array(S.numpy()), alpha, Y.numpy(), np.zeros((70, 3)), 1e-12, 500)
-    np.testing.assert_allclose(found, propagate(S, Y, alpha), atol=1e-9)
+    found = conjugate_gradients(sparse.csr_array(S.numpy()), alpha, Y.numpy(), np.zeros((70, 3)), 1e-12, 500)
+    np.testing.assert_allclose(found.values, propagate(S, Y, alpha), atol=1e-9)
 
 
 @pytest.mark.parametrize("scale", [None, 0.7])
 @pytest.mark.parametrize("k", [1, 3, 7, 10])
 def test_the_graph_is_that_of_the_docstring(scale, k):
     X = np.random.default_rng(k).gamma(2.0, 1.0, (50, 3))
-    graph, scales = graphs.connect(Neighbours(X, k), scale)
+    squares, found = Neighbours(X, k).query_self()
+    scales = np.full(50, scale) if scale else graphs.length_scales(squares)
+    graph = graphs.connect(squares, found, scales)
     np.testing.assert_allclose(graph.toarray(), weight_matrix(X, k, scale), rtol=1e-9, atol=1e-300)
     assert (graph != graph.T).nnz == 0
     expected = np.full(50, scale) if scale else np.sqrt(brute_force(X, min(7, k))[0][:, -1])
@@ -208,7 +215,7 @@ def test_the_graph_is_that_of_the_docstring(scale, k):
 def test_without_a_prior_model_the_whole_is_its_equation():
     """Every step from points to probabilities, written out."""
     X, _, y = blobs(60, 2, 2, deviation=4.0, labels=2)
-    model = LabelPropagator(6, prior_model="none", class_prior=None, alpha=0.8, tol=1e-10).fit(X, y)
+    model = LabelPropagator(6, estimator="none", class_prior=None, alpha=0.8, tol=1e-10).fit(X, y)
     F = solve(weight_matrix(X, 6), np.eye(2)[y[y >= 0]], y >= 0, np.full((60, 2), 0.5), 0.8)
     sharpened = F**SHARPENING
     sharpened /= sharpened.sum(1, keepdims=True)
@@ -228,7 +235,7 @@ def test_walks_that_arrive_at_a_label():
     X, _, y = blobs(40, 2, 2, deviation=3.0)
     W = weight_matrix(X, 5)
     fixed = y >= 0
-    found = SparsePropagation(sparse.csr_array(W), fixed).solve(np.ones((2, 1)), np.zeros((40, 1)), 0.8, 1e-10)
+    found = SparsePropagation(graph_of(W), fixed).solve(np.ones((2, 1)), np.zeros((40, 1)), 0.8, 1e-10)
     rng = np.random.default_rng(0)
     starts = np.flatnonzero(~fixed)[:4]
     for start in starts:
@@ -241,11 +248,12 @@ def test_walks_that_arrive_at_a_label():
         assert abs(found.values[start, 0] - arrived / 4000) < 0.03
 
 
-def test_familiarity_compares_with_others_of_the_class():
+def test_familiarity_compares_with_others_of_the_class_and_with_all():
     arrived = np.array([0.4, 0.4, 0.1, 0.0, 0.02, 0.02, 0.01, 1.0, 0.0])
     best = np.array([0, 0, 0, 0, 1, 1, 1, 1, 2])
     free = np.arange(9) != 7
-    np.testing.assert_allclose(familiarity(arrived, best, free, 4), [1, 1, 0.25, 0, 1, 1, 1, 1, 0])
+    usual = usual_walks(arrived, best, free, 4)
+    np.testing.assert_allclose(familiarity(arrived, usual[best]), [1, 1, 0.25, 0, 0.16, 0.16, 0.04, 1, 0])
 
 
 def test_points_of_none_of_the_classes_are_not_familiar():
@@ -268,9 +276,9 @@ def test_many_copies_of_a_point():
     X = np.repeat(np.array([[0.0, 0.0], [5.0, 5.0], [5.0, 6.0]]), [40, 40, 3], axis=0)
     y = np.full(83, -1)
     y[[0, 40]] = 0, 1
-    with pytest.warns(TPNWarning, match="No label reaches"):
-        model = LabelPropagator(5).fit(X, y)
+    model = LabelPropagator(5).fit(X, y)
     assert np.isfinite(model.label_distributions_).all()
+    assert not model.unreached_.any()
     assert (model.transduction_ == np.repeat([0, 1], [40, 43])).all()
 
 
@@ -290,7 +298,7 @@ def test_given_labels_stay_and_rows_sum_to_one():
     X, _, y = blobs(90, 3, 2, deviation=5.0, labels=8)
     y[:6] = (y[:6] + 1) % 3  # some of them wrong: they are given all the same
     for prior_model in PRIOR_MODELS:
-        model = LabelPropagator(prior_model=prior_model).fit(X, y)
+        model = LabelPropagator(estimator=prior_model).fit(X, y)
         assert (model.transduction_[y >= 0] == y[y >= 0]).all()
         assert (model.label_distributions_[y >= 0] == np.eye(3)[y[y >= 0]]).all()
         np.testing.assert_allclose(model.label_distributions_.sum(1), 1, rtol=1e-12)
@@ -316,9 +324,8 @@ def test_text_labels_with_minus_one_where_there_is_none():
         ([-1] * 6, "all of y is -1"),
         ([3, 3, -1, -1, -1, -1], "at least two classes; there is one class only: .*3"),
         (np.array(["a", 1, -1, -1, -1, -1], object), "all text or all numbers"),
-        (np.array(["a", "b", None, None, None, None], object), "all text or all numbers"),
         ([0.5, 1.5, -1, -1, -1, -1], "continuous"),
-        ([0, 1, -1, -1, -1, np.nan], "NaN"),
+        ([0, 1, -1, -1, -1, np.inf], "infinity"),
         ([0, 1], "inconsistent numbers of samples"),
         (None, "requires y"),
     ],
@@ -335,7 +342,7 @@ def test_labels_that_make_no_sense(labels, complaint):
         ("n_neighbors", 2.5),
         ("alpha", 1.0),
         ("alpha", -0.1),
-        ("prior_model", "deep"),
+        ("estimator", "deep"),
         ("rounds", -1),
         ("class_prior", "even"),
         ("length_scale", 0.0),
@@ -420,8 +427,8 @@ def test_sparse_points_are_as_good_as_dense_ones(kind):
     X[np.arange(150), truth] += 4
     y = labelled_first(truth, 2)
     for prior_model in ("none", "prototypes"):
-        plain = LabelPropagator(prior_model=prior_model).fit(X, y)
-        packed = LabelPropagator(prior_model=prior_model).fit(kind(X), y)
+        plain = LabelPropagator(estimator=prior_model).fit(X, y)
+        packed = LabelPropagator(estimator=prior_model).fit(kind(X), y)
         if prior_model == "none":  # the others see points that are moved around zero, which sparse ones cannot be
             np.testing.assert_allclose(packed.label_distributions_, plain.label_distributions_, atol=1e-9)
             np.testing.assert_allclose(packed.predict_proba(kind(X)), plain.predict_proba(X), atol=1e-9)
@@ -437,7 +444,7 @@ def test_what_no_label_reaches_is_told_of_and_has_the_prior():
     y = np.full(90, -1)
     y[[0, 1, 30]] = 0, 0, 1
     with pytest.warns(TPNWarning, match="No label reaches 30 of 90 points"):
-        model = LabelPropagator(4, prior_model="none", class_prior=None).fit(X, y)
+        model = LabelPropagator(4, estimator="none", class_prior=None).fit(X, y)
     assert (model.unreached_ == (np.arange(90) >= 60)).all()
     np.testing.assert_allclose(model.label_distributions_[60:], 0.5)
     assert (model.transduction_[:60] == np.repeat([0, 1], 30)).all()
@@ -450,7 +457,7 @@ def test_what_no_label_reaches_is_told_of_and_has_the_prior():
 def test_a_length_scale_too_small_for_any_edge():
     X, _, y = blobs(30)
     with pytest.warns(TPNWarning, match="No label reaches 27 of 30"):
-        model = LabelPropagator(length_scale=1e-9, prior_model="none", class_prior=None).fit(X, y)
+        model = LabelPropagator(length_scale=1e-9, estimator="none", class_prior=None).fit(X, y)
     np.testing.assert_allclose(model.label_distributions_[y < 0], 1 / 3)
     np.testing.assert_allclose(model.predict_proba(X + 1), 1 / 3)
 
@@ -471,11 +478,11 @@ def test_classes_have_the_balance_that_is_known(prior):
     y = np.full(400, -1)
     y[:30] = np.arange(30) % 3
     expected = np.array(prior) / np.sum(prior)
-    model = LabelPropagator(class_prior=prior, prior_model="prototypes").fit(X, y)
+    model = LabelPropagator(class_prior=prior, estimator="prototypes").fit(X, y)
     scores = model.label_distributions_[y < 0] ** (1 / SHARPENING)  # before sharpening
     scores /= scores.sum(1, keepdims=True)
     np.testing.assert_allclose(scores.mean(0), expected, atol=0.011)
-    left = LabelPropagator(class_prior=None, prior_model="prototypes").fit(X, y).label_distributions_[y < 0].mean(0)
+    left = LabelPropagator(class_prior=None, estimator="prototypes").fit(X, y).label_distributions_[y < 0].mean(0)
     assert np.abs(left - expected).max() > 0.1, "by itself it would have come out otherwise"
 
 
@@ -495,8 +502,8 @@ def test_what_the_classes_are_called_does_not_matter(seed, names, prior_model):
     X, _, y = blobs(60, 4, 3, deviation=3.0, seed=seed, labels=2)
     names = np.array(names)
     renamed = np.where(y >= 0, names[y], -1)
-    one = LabelPropagator(prior_model=prior_model, tol=1e-8).fit(X, y).label_distributions_
-    other = LabelPropagator(prior_model=prior_model, tol=1e-8).fit(X, renamed).label_distributions_
+    one = LabelPropagator(estimator=prior_model, tol=1e-8).fit(X, y).label_distributions_
+    other = LabelPropagator(estimator=prior_model, tol=1e-8).fit(X, renamed).label_distributions_
     np.testing.assert_allclose(other[:, names], one, atol=1e-6 if prior_model != "linear" else 2e-3)
 
 
@@ -505,8 +512,8 @@ def test_what_the_classes_are_called_does_not_matter(seed, names, prior_model):
 def test_the_order_of_the_points_does_not_matter(seed, prior_model):
     X, _, y = blobs(60, 4, 3, deviation=3.0, seed=seed, labels=2)
     order = np.random.default_rng(seed).permutation(60)
-    one = LabelPropagator(prior_model=prior_model, tol=1e-8).fit(X, y).label_distributions_
-    other = LabelPropagator(prior_model=prior_model, tol=1e-8).fit(X[order], y[order]).label_distributions_
+    one = LabelPropagator(estimator=prior_model, tol=1e-8).fit(X, y).label_distributions_
+    other = LabelPropagator(estimator=prior_model, tol=1e-8).fit(X[order], y[order]).label_distributions_
     np.testing.assert_allclose(other, one[order], atol=1e-6 if prior_model != "linear" else 2e-3)
 
 

@@ -11,7 +11,7 @@ from tpn.errors import TPNError
 from tpn.images.dataset_index import Problems
 from tpn.labelling.embedding import embed_in_chunks
 from tpn.labelling.networks import LazyNetwork
-from tpn.semi_supervised.feature_scaling import scale_features
+from tpn.semi_supervised.feature_scaling import FeatureScaler
 from tpn.semi_supervised.label_propagator import LabelPropagator
 from tpn.text import printable
 
@@ -41,7 +41,7 @@ def classify(
     if not used:
         raise TPNError("None of the files can be read as an image.")
     queries = list(dict.fromkeys(_key(file) for file in used))
-    points = scale_features(np.stack([features[name] for name in [*support, *queries]]))
+    points = FeatureScaler().fit_transform(np.stack([features[name] for name in [*support, *queries]]))
     y = np.array([*support.values(), *[-1] * len(queries)])
     found = LabelPropagator(class_prior=None).fit(points, y).label_distributions_[len(support) :]
     rows = dict(zip(queries, found, strict=True))

@@ -12,12 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
+from tpn.semi_supervised.sparse_graph import Graph
 from tpn.semi_supervised.threads import Map, threads
 
 COLUMNS = 64
 """Classes that are solved for at once."""
 ROWS = 2**15
 """Points that a thread handles at once."""
+NEARLY_ALL = 0.9
+"""Columns that have not converged before the first step are taken out of the others unless there are more than this."""
 
 
 @dataclass(frozen=True)
@@ -30,18 +33,13 @@ class Solution:
 
 
 class SparsePropagation:
-    """Propagation on a graph from the points whose labels are known (`labelled`), which keep them."""
+    """Propagation on a graph from the nodes whose labels are known (`labelled`), which keep them."""
 
-    def __init__(self, graph: sparse.csr_array, labelled: np.ndarray, workers: int = 1) -> None:
-        self.labelled, self.workers = labelled, workers
-        degree = np.asarray(graph.sum(1)).ravel()
-        self.isolated = (degree <= 0)[:, None]
-        self.root = np.sqrt(np.where(degree > 0, degree, 1)).astype(graph.dtype)[:, None]
-        self.from_labelled = graph[np.flatnonzero(labelled)].T
-        scaling = np.where(labelled, 0, 1 / self.root.ravel()).astype(graph.dtype)  # known labels do not change
-        data = graph.data * np.repeat(scaling, np.diff(graph.indptr))
-        data *= np.take(scaling, graph.indices)
-        self.S = sparse.csr_array((data, graph.indices, graph.indptr), shape=graph.shape)
+    def __init__(self, graph: Graph, labelled: np.ndarray, workers: int = 1) -> None:
+        self.graph, self.labelled, self.workers = graph, labelled, workers
+        known = np.flatnonzero(labelled)
+        self.from_labelled = graph.S[known].T  # S is symmetric, and rows are quickly found
+        self.label_root = graph.root[known, None]
 
     def solve(
         self,
@@ -57,45 +55,59 @@ class SparsePropagation:
         Each row is the mean of its neighbours' rows (weighted by the edges) and of its own row of the prior P, so rows
         that sum to one keep doing so. A point without any edge keeps its prior. With F = D^-1/2 G this is the symmetric
         system (I - α D^-1/2 W D^-1/2) G = B, which conjugate gradients solve. For labelled points, G and B are zero.
+        From a good `start`, only the columns that have not converged yet are solved for.
         """
-        B = np.asarray(self.from_labelled @ (labels * labels.dtype.type(alpha))) / self.root
-        B += np.where(self.isolated, 1, 1 - alpha).astype(prior.dtype) * self.root * prior
-        G = (prior if start is None else start) * self.root
+        root = self.graph.root[:, None]
+        B = np.asarray(self.from_labelled @ (labels * self.label_root * labels.dtype.type(alpha)))
+        B += np.where(self.graph.isolated[:, None], 1, 1 - alpha).astype(prior.dtype) * root * prior
+        G = (prior if start is None else start) * root
         B[self.labelled] = G[self.labelled] = 0
         iterations, converged = 0, True
         with threads(self.workers) as run:
             for first in range(0, B.shape[1], COLUMNS):
                 part = slice(first, first + COLUMNS)
-                begin = B[:, part], G[:, part]
-                G[:, part], used, well = conjugate_gradients(self.S, alpha, *begin, tol, max_iter, run)
-                iterations, converged = max(iterations, used), converged and well
-        G /= self.root
+                solved = conjugate_gradients(
+                    self.graph.S, alpha, B[:, part], G[:, part], tol, max_iter, run, self.labelled
+                )
+                G[:, part] = solved.values
+                iterations, converged = max(iterations, solved.iterations), converged and solved.converged
+        G /= root
         G[self.labelled] = labels
         return Solution(G, iterations, converged)
 
 
 def conjugate_gradients(
-    S: sparse.csr_array, alpha: float, B: np.ndarray, start: np.ndarray, tol: float, max_iter: int, run: Map = map
-) -> tuple[np.ndarray, int, bool]:
+    S: sparse.csr_array,
+    alpha: float,
+    B: np.ndarray,
+    start: np.ndarray,
+    tol: float,
+    max_iter: int,
+    run: Map = map,
+    fixed: np.ndarray | None = None,
+) -> Solution:
     """Solve (I - αS) X = B for all columns at once, until the residual of each column is at most `tol` times its B.
 
-    SciPy's solver takes one column at a time, and reads the graph again for each. Returns the solution, the number of
-    iterations, and whether all columns have converged.
+    SciPy's solver takes one column at a time, and reads the graph again for each. Rows that are `fixed` take no part:
+    B and `start` are zero there, and so is the solution. Columns that have converged are left out once they are half of
+    those that are worked on, or if they have converged before the first step.
     """
     parts = [slice(first, min(first + ROWS, len(B))) for first in range(0, len(B), ROWS)]
     blocks = [_rows(S, part) for part in parts]
+    still = [np.flatnonzero(fixed[part]) if fixed is not None else np.empty(0, np.int64) for part in parts]
     X = np.array(start, order="C")
-    R, P, AP = np.empty_like(X), np.empty_like(X), np.empty_like(X)
+    R = np.empty_like(X)
 
-    def begin(part: slice, block: sparse.csr_array) -> np.ndarray:
+    def begin(part: slice, block: sparse.csr_array, zero: np.ndarray) -> np.ndarray:
         R[part] = B[part] - (X[part] - alpha * (block @ X))
-        P[part] = R[part]
+        R[part][zero] = 0
         return np.stack([_dot(R[part], R[part]), _dot(B[part], B[part])])
 
-    def multiply(part: slice, block: sparse.csr_array) -> np.ndarray:
+    def multiply(part: slice, block: sparse.csr_array, zero: np.ndarray) -> np.ndarray:
         product = block @ P
         product *= -alpha
         np.add(product, P[part], out=AP[part])
+        AP[part][zero] = 0
         return _dot(P[part], AP[part])
 
     def advance(part: slice, step: np.ndarray) -> np.ndarray:
@@ -106,14 +118,24 @@ def conjugate_gradients(
     def turn(part: slice, ratio: np.ndarray) -> None:
         np.add(_scaled(P[part], ratio), R[part], out=P[part])
 
-    left, size = np.sum(list(run(begin, parts, blocks)), axis=0)
+    left, size = np.sum(list(run(begin, parts, blocks, still)), axis=0)
     enough, iterations = tol**2 * size, 0
-    while iterations < max_iter and (left > enough).any():
-        step = _ratio(left, np.sum(list(run(multiply, parts, blocks)), axis=0))
+    solution, columns = X, np.arange(X.shape[1])
+    P, AP = R.copy(), np.empty_like(R)
+    while iterations < max_iter and (active := left > enough).any():
+        if active.sum() <= len(active) * (NEARLY_ALL if iterations == 0 else 0.5):
+            if X is not solution:
+                solution[:, columns] = X
+            columns, left, enough = columns[active], left[active], enough[active]
+            X, R, P = (np.ascontiguousarray(values[:, active]) for values in (X, R, P))
+            AP = np.empty_like(R)
+        step = _ratio(left, np.sum(list(run(multiply, parts, blocks, still)), axis=0))
         before, left = left, np.sum(list(run(advance, parts, [step] * len(parts))), axis=0)
         list(run(turn, parts, [_ratio(left, before)] * len(parts)))
         iterations += 1
-    return X, iterations, bool((left <= enough).all())
+    if X is not solution:
+        solution[:, columns] = X
+    return Solution(solution, iterations, bool((left <= enough).all()))
 
 
 def _rows(S: sparse.csr_array, part: slice) -> sparse.csr_array:

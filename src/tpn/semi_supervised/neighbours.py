@@ -28,7 +28,7 @@ class Neighbours:
     def __init__(self, points: Points, k: int, search: Search = "auto", n_jobs: int | None = None) -> None:
         self.k, self.number, self.dtype = k, points.shape[0], points.dtype
         self.exact = search == "exact" or (search == "auto" and self.number <= MOST_EXACT) or sparse.issparse(points)
-        self.workers = effective_n_jobs(-1 if n_jobs is None else n_jobs)
+        self.workers = effective_n_jobs(n_jobs)
         kind = SparseSearch if sparse.issparse(points) else ExactSearch if self.exact else KMeansForest
         self._index: KMeansForest | ExactSearch | SparseSearch = kind(points, min(k + 1, self.number), self.workers)
 

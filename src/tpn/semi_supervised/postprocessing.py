@@ -5,10 +5,11 @@ Scores are rows of one number per class that sum to one, as they come out of the
 
 import numpy as np
 
-SHARPENING = 1.7
+SHARPENING = 1.45
 """The power that turns scores into calibrated probabilities: means over neighbours are less certain than they are
 right."""
 BALANCING_STEPS = 20
+BALANCING_TOLERANCE = 1e-2
 CONFIDENT_FRACTION = 0.5
 """The most confident points of each class from which the prior model learns, as a fraction of the class."""
 FAMILIAR_QUANTILE = 0.75
@@ -17,37 +18,47 @@ FAMILIAR_FRACTION = 0.5
 """Points that labels reach at least this much as often as those are familiar too."""
 
 
-def class_balance_factors(scores: np.ndarray, n_labelled: int, class_balance: np.ndarray | None = None) -> np.ndarray:
+def class_balance_factors(
+    scores: np.ndarray,
+    n_labelled: float,
+    class_balance: np.ndarray | None = None,
+    mass: np.ndarray | None = None,
+    start: np.ndarray | None = None,
+) -> np.ndarray:
     """Return a factor for each class that brings the class balance of the scores to the target.
 
     Parameters
     ----------
     scores : ndarray of shape (n_samples, n_classes)
         Propagated scores of the unlabelled points.
-    n_labelled : int
+    n_labelled : float
         The number of labelled points.
     class_balance : ndarray of shape (n_classes,), default=None
         The target, where it is known. Otherwise it is the geometric mean of the balance of the scores and of equal
         classes; the weight of the latter is 1 / (1 + labels per class).
+    mass : ndarray of shape (n_samples,), default=None
+        The weight of each point, by default the same for all.
+    start : ndarray of shape (n_classes,), default=None
+        Factors that are nearly right.
     """
     number = scores.shape[1]
-    factors = np.ones(number)
     if not len(scores):
-        return factors
+        return np.ones(number)
+    weight = np.ones(len(scores), scores.dtype) if mass is None else mass.astype(scores.dtype)
+    weight = weight / weight.sum(dtype=np.float64).astype(scores.dtype)
     target = class_balance
     if target is None:
         equality = 1 / (1 + n_labelled / number)
-        target = np.maximum(scores.mean(0, dtype=np.float64), 1e-12) ** (1 - equality)
+        target = np.maximum((weight @ scores).astype(np.float64), 1e-12) ** (1 - equality)
         target = target / target.sum()
+    factors = np.ones(number) if start is None else start.copy()
     least = np.finfo(scores.dtype).tiny
     for _ in range(BALANCING_STEPS):
         sums = np.maximum(scores @ factors.astype(scores.dtype), least)
-        balance = (
-            factors * ((1 / sums) @ scores) / len(scores)
-        )  # of the scores times factors, with rows that sum to one
+        balance = factors * ((weight / sums) @ scores)  # of the scores times factors, with rows that sum to one
         change = target / np.maximum(balance, 1e-12)
         factors *= change
-        if np.abs(change - 1).max() < 1e-2:
+        if np.abs(change - 1).max() < BALANCING_TOLERANCE:
             break
     return np.asarray(factors / factors.max())
 
@@ -59,9 +70,9 @@ def balance_classes(scores: np.ndarray, factors: np.ndarray) -> np.ndarray:
     return scaled
 
 
-def sharpen(scores: np.ndarray) -> np.ndarray:
-    """Turn scores into calibrated probabilities: each to the power of 1.7, in rows that sum to one."""
-    sharp: np.ndarray = (scores / scores.max(1, keepdims=True)) ** SHARPENING
+def sharpen(scores: np.ndarray, power: float = SHARPENING) -> np.ndarray:
+    """Turn scores into calibrated probabilities: each to the power of 1.45, in rows that sum to one."""
+    sharp: np.ndarray = (scores / scores.max(1, keepdims=True)) ** power
     sharp /= _row_sums(sharp)
     return sharp
 
@@ -80,31 +91,51 @@ def most_confident(scores: np.ndarray, unlabelled: np.ndarray, most: int) -> np.
     return np.asarray(order[rank < np.minimum(np.ceil(CONFIDENT_FRACTION * sizes), room)])
 
 
-def familiarity(reached: np.ndarray, predicted: np.ndarray, unlabelled: np.ndarray, n_classes: int) -> np.ndarray:
-    """Return for each point, from 0 to 1, how familiar it is: how often its walks reach a label, compared to its class.
+def usual_walks(walks: np.ndarray, predicted: np.ndarray, unlabelled: np.ndarray, n_classes: int) -> np.ndarray:
+    """Return for each class how often walks from its familiar points reach a label.
 
-    Points of none of the classes are tied to each other rather than to labelled points, so their walks reach few.
+    That is the upper quartile of the points of the class, or of all points if it is higher: a class that took in many
+    points of none of the classes has a low one.
 
     Parameters
     ----------
-    reached : ndarray of shape (n_samples,)
+    walks : ndarray of shape (n_samples,)
         The probability that a random walk from a point reaches a labelled one.
     predicted : ndarray of shape (n_samples,)
         The predicted class of each point, as an index.
     unlabelled : ndarray of shape (n_samples,)
-        Which points have no label; labelled points have familiarity 1.
+        Which points have no label.
     n_classes : int
         The number of classes.
     """
-    order = np.lexsort((reached, predicted))
+    order = np.lexsort((walks, predicted))
     order = order[unlabelled[order]]
     sizes = np.bincount(predicted[order], minlength=n_classes)
     places = np.cumsum(sizes) - sizes + (FAMILIAR_QUANTILE * np.maximum(sizes - 1, 0)).astype(np.int64)
     usual = np.zeros(n_classes)
-    usual[sizes > 0] = reached[order[places[sizes > 0]]]
-    enough = FAMILIAR_FRACTION * usual[predicted]
-    ratio = np.divide(reached, enough, out=np.zeros_like(reached, np.float64), where=enough > 0)
-    return np.asarray(np.where(unlabelled, np.minimum(ratio, 1) ** 2, 1))
+    usual[sizes > 0] = walks[order[places[sizes > 0]]]
+    if len(order):
+        place = int(FAMILIAR_QUANTILE * (len(order) - 1))
+        usual = np.maximum(usual, np.partition(walks[order], place)[place])
+    return usual
+
+
+def familiarity(walks: np.ndarray, usual: np.ndarray) -> np.ndarray:
+    """Return for each point, from 0 to 1, how familiar it is: how often its walks reach a label, compared to its class.
+
+    Points of none of the classes are tied to each other rather than to labelled points, so their walks reach few.
+    """
+    enough = FAMILIAR_FRACTION * usual
+    ratio = np.divide(walks, enough, out=np.zeros(len(walks)), where=enough > 0)
+    return np.asarray(np.minimum(ratio, 1) ** 2)
+
+
+def nearness(crowding: np.ndarray) -> np.ndarray:
+    """Return from 0 to 1 how near new points are, given the length scale of their neighbours relative to their own.
+
+    Up to twice the distances that are usual among the neighbours count as near.
+    """
+    return np.asarray(np.minimum(2 * crowding.astype(np.float64), 1) ** 2)
 
 
 def _row_sums(rows: np.ndarray) -> np.ndarray:

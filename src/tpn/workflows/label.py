@@ -65,7 +65,7 @@ def label_folder(folder: str | Path, *, progress: bool = True, **options: Any) -
         from tpn.labelling.networks import check_learned_scales, find_network
         from tpn.labelling.pretrained_networks import name_network
         from tpn.labelling.suggestions import suggest
-        from tpn.semi_supervised.feature_scaling import scale_features
+        from tpn.semi_supervised.feature_scaling import FeatureScaler
         from tpn.semi_supervised.label_propagator import LabelPropagator
         from tpn.training.device import computing
 
@@ -92,7 +92,7 @@ def label_folder(folder: str | Path, *, progress: bool = True, **options: Any) -
                 # a TPN divides features by its length scales: W = exp(-d²/2D) of them is its equation (2)
                 points, length_scale = features, (2 * features.shape[1]) ** 0.5
             else:
-                points = scale_features(features)
+                points = FeatureScaler().fit_transform(features)
 
             classes = sorted({images.labels[name] for name in names if name in images.labels})
             if len(classes) < 2:
@@ -104,11 +104,11 @@ def label_folder(folder: str | Path, *, progress: bool = True, **options: Any) -
             y = np.array([codes[images.labels[name]] if name in images.labels else -1 for name in names])
             propagator = LabelPropagator(
                 n_neighbors=settings.neighbours,
-                alpha=settings.alpha,
+                alpha="auto" if settings.alpha is None else settings.alpha,
                 rounds=settings.rounds,
                 class_prior="estimated" if settings.class_prior == "estimated" else None,
                 length_scale=length_scale,
-                n_jobs=settings.threads,
+                n_jobs=settings.threads or -1,
             ).fit(points, y)
 
             probabilities, given = propagator.label_distributions_, y >= 0

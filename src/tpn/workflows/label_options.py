@@ -52,10 +52,11 @@ class LabelOptions(NetworkOptions, DeviceOptions, CacheOptions):
     of tpn (--backbone) has learned."""
     neighbours: int = 10
     """Neighbours of each image in the graph."""
-    alpha: float = 0.9
-    """The weight of an image's neighbours; the rest is the weight of the linear model."""
+    alpha: float | None = None
+    """The weight of an image's neighbours, at least 0 and below 1; the rest is the weight of the prior model (default:
+    0.9 with one label of each class, down to 0.8 with many)."""
     rounds: int = 2
-    """How often the linear model is fitted again, with the more confident half of each class as labels."""
+    """How often the prior model is fitted again, with what was propagated."""
     class_prior: Literal["estimated", "none"] = "estimated"
     """The class balance: draw classes towards equal size, the more the fewer labels there are; or correct nothing."""
     force: Flag = False
@@ -70,5 +71,5 @@ class LabelOptions(NetworkOptions, DeviceOptions, CacheOptions):
                 raise TPNError(f"--{name} must be at least {least}, not {getattr(self, name)}.")
             if getattr(self, name) > most:
                 raise TPNError(f"--{name} must be at most {most}, not {getattr(self, name)}.")
-        if not 0 <= self.alpha < 1:
+        if self.alpha is not None and not 0 <= self.alpha < 1:
             raise TPNError(f"--alpha must be at least 0 and below 1, not {self.alpha}.")

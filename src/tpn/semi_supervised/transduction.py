@@ -1,0 +1,172 @@
+"""Transduction: prior model and graph in turns, from a few labels to class probabilities of all nodes.
+
+What a change of the labels does not touch is kept: the graph, and for each round the weights of the prior model and the
+solution, from which the next call starts.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from tpn.semi_supervised import postprocessing as post
+from tpn.semi_supervised.conjugate_gradients import SparsePropagation
+from tpn.semi_supervised.evidence import ROWS, Evidence, Standardisation
+from tpn.semi_supervised.neighbours import Points
+from tpn.semi_supervised.prior_models import PriorModel
+from tpn.semi_supervised.sparse_graph import Graph
+from tpn.semi_supervised.threads import threads
+
+ROUGH_TOLERANCE = 1e-2
+"""The tolerance of all rounds but the last."""
+WALK_CONTINUATION = 0.9
+"""The probability of each further step of the random walks behind `familiarity_`."""
+MOST_KEPT = 2**28
+"""The most numbers that are kept of the rounds before the last."""
+
+
+def automatic_alpha(labels_per_class: float) -> float:
+    """Return the weight of the graph beside the prior model, which gets better with more labels."""
+    return 0.8 + 0.1 / max(labels_per_class, 1)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the estimator's parameters say about the propagation."""
+
+    alpha: float
+    rounds: int
+    tol: float
+    max_iter: int
+    workers: int
+    correct_balance: bool
+    class_balance: np.ndarray | None
+    """The class balance, where it is known."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """What a round ended with."""
+
+    model: PriorModel
+    propagated: np.ndarray | None
+    """Scores of each node; None if they were too many to keep."""
+    factors: np.ndarray
+    """Factors of the classes, for their balance."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """Class probabilities of all nodes, and what they came from."""
+
+    rounds: list[Round]
+    propagated: np.ndarray
+    probabilities: np.ndarray
+    labelled: np.ndarray
+    walks: np.ndarray
+    """How often random walks from each node reach a labelled one."""
+    iterations: int
+    converged: bool
+
+    @property
+    def last(self) -> Round:
+        return self.rounds[-1]
+
+    def reorder(self, places: np.ndarray) -> "Result":
+        """Return what to start from if the classes are those at these places now, or new ones (-1)."""
+        rounds = []
+        for one in self.rounds:
+            propagated = None if one.propagated is None else _columns(one.propagated, places)
+            factors = np.where(places < 0, 1, one.factors[places])
+            rounds.append(Round(one.model.reorder(places) or one.model, propagated, factors))
+        return Result(rounds, self.propagated, self.probabilities, self.labelled, self.walks, 0, True)
+
+
+class Transduction:
+    """Alternates between the prior model and the graph."""
+
+    def __init__(self, graph: Graph, points: Points, mass: np.ndarray | None, workers: int) -> None:
+        self.graph, self.points, self.mass, self.workers = graph, points, mass, workers
+        self.standardise = Standardisation(points, workers)
+
+    def run(
+        self,
+        labels: sparse.csr_array,
+        settings: Settings,
+        build_model: Callable[[], PriorModel],
+        previous: Result | None = None,
+    ) -> Result:
+        """Propagate labels, given as the weight of each class in the labels of each node.
+
+        If there is a previous result for the same classes, each round starts from what it was there.
+        """
+        number, n_classes = labels.shape
+        weight = np.asarray(labels.sum(1)).ravel()
+        labelled = weight > 0
+        known = (labels[np.flatnonzero(labelled)].toarray() / weight[labelled, None]).astype(self.graph.S.dtype)
+        system = SparsePropagation(self.graph, labelled, settings.workers)
+        counted = settings.class_balance is not None and self.mass is not None  # an estimate takes each point once
+        mass = self.mass[~labelled] if counted and self.mass is not None else None
+        count = 1 if labelled.all() else settings.rounds + 1
+        rounds: list[Round] = []
+        scores = None
+        for turn in range(count):
+            before = previous.rounds[turn] if previous is not None and turn < len(previous.rounds) else None
+            earlier = before or (rounds[-1] if rounds else None)
+            start = before.propagated if before else None
+            if start is None and rounds:
+                start = rounds[-1].propagated
+            evidence = Evidence(self.points, self.standardise, labels, labelled, scores, self.mass, settings.workers)
+            model = build_model().fit(evidence, earlier.model if earlier else None)
+            tol = settings.tol if turn == count - 1 else max(settings.tol, ROUGH_TOLERANCE)
+            solution = system.solve(known, self.prior(model), settings.alpha, tol, settings.max_iter, start)
+            factors = np.ones(n_classes)
+            if settings.correct_balance:
+                nearly = before.factors if before else None
+                factors = post.class_balance_factors(
+                    solution.values[~labelled], float(weight.sum()), settings.class_balance, mass, nearly
+                )
+            rounds.append(Round(model, solution.values, factors))
+            scores = post.balance_classes(solution.values, factors)
+        assert scores is not None, "there is at least one round"
+        probabilities = post.sharpen(scores)
+        probabilities[labelled] = known
+        walks = system.solve(
+            np.ones_like(known[:, :1]),
+            np.zeros((number, 1), known.dtype),
+            WALK_CONTINUATION,
+            ROUGH_TOLERANCE,
+            start=None if previous is None else previous.walks[:, None],
+        )
+        if sum(one.propagated.size for one in rounds[:-1] if one.propagated is not None) > MOST_KEPT:
+            rounds[:-1] = [Round(one.model, None, one.factors) for one in rounds[:-1]]
+        return Result(
+            rounds,
+            solution.values,
+            probabilities,
+            labelled,
+            walks.values.ravel(),
+            solution.iterations,
+            solution.converged,
+        )
+
+    def prior(self, model: PriorModel, points: Points | None = None) -> np.ndarray:
+        """Return the class probabilities that a prior model predicts for points, by default for all nodes."""
+        points = self.points if points is None else points
+
+        def predict(first: int) -> np.ndarray:
+            some = points[first : first + ROWS]
+            return model.predict_proba(self.standardise(some))
+
+        with threads(self.workers) as run:
+            parts = list(run(predict, range(0, points.shape[0], ROWS)))
+        return np.concatenate(parts) if len(parts) != 1 else parts[0]
+
+
+def _columns(values: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Return the columns at these places; the mean of all for new ones (-1)."""
+    columns: np.ndarray = values[:, places]
+    if (new := places < 0).any():
+        columns[:, new] = 1 / len(places)
+    return columns
