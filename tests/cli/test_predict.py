@@ -169,15 +169,6 @@ def test_wrong_input(place, runs, maml_run, refused, arguments, complaint):
     assert complaint in refused("predict", *(one.format(one=runs / "one", maml=maml_run) for one in arguments))
 
 
-def test_without_a_run_the_network_of_tpn_label_answers(place, capsys, monkeypatch):
-    monkeypatch.setenv("TPN_CACHE", str(place / "cache"))
-    found, _ = results(capsys, *FILES, "--support", "support")
-    assert found["method"] == "efficientnet-lite0"
-    assert [one["path"] for one in found["predictions"]] == FILES
-    assert {one["label"] for one in found["predictions"]} <= set(CLASSES)
-    assert all(abs(sum(one["probabilities"].values()) - 1) < 1e-5 for one in found["predictions"])
-
-
 def test_a_labelling_is_saved_and_applied_to_new_images(place, capsys, monkeypatch, refused):
     monkeypatch.setenv("TPN_CACHE", str(place / "cache"))
     few = ["path,label", *(f"{name}/0.png,{name}" for name in CLASSES)]

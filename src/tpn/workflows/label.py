@@ -106,7 +106,7 @@ def label_folder(folder: str | Path, *, progress: bool = True, **options: Any) -
 
             parameters: dict[str, Any] = {
                 "n_neighbors": settings.neighbours,
-                "alpha": settings.alpha,
+                "alpha": "auto" if settings.alpha is None else settings.alpha,
                 "rounds": settings.rounds,
                 "class_prior": "estimated" if settings.class_prior == "estimated" else None,
                 "n_jobs": settings.threads or -1,
