@@ -94,9 +94,9 @@ def test_remarks_are_warnings(place, features):
 
 def test_options_are_documented_keywords():
     keywords = inspect.signature(tpn.label_folder).parameters
-    assert keywords["alpha"].default == 0.9
+    assert keywords["rounds"].default == 2
     assert keywords["out"].default is None
-    assert "alpha : float, default=0.9" in tpn.label_folder.__doc__
+    assert "rounds : int, default=2" in tpn.label_folder.__doc__
     with pytest.raises(TypeError, match=r"neighbors.*neighbours"):
         tpn.label_folder("photos", neighbors=5)
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.images.making import as_files, encode, make_images, write_folder
 from tpn.cli import main
-from tpn.labelling import embedding
+from tpn.labelling import embedding_pipeline
 from tpn.workflows.keywords import option_fields
 from tpn.workflows.label_options import LabelOptions
 
@@ -274,7 +274,8 @@ def test_the_network_that_comes_with_it(place, capsys, monkeypatch):
     assert "1 image cannot be read" in captured.err
     assert "broken.png" in captured.err
     assert all(row["label"] == row["path"].split()[0] for row in rows())
-    monkeypatch.setattr(embedding, "_embed_batch", lambda _, batch, *__: {} if all(one.why for one in batch) else 1 / 0)
+    unreadable = lambda decoded: all(isinstance(one, str) for one in decoded.values())  # noqa: E731
+    monkeypatch.setattr(embedding_pipeline, "_embed_pixels", lambda one, *_: one if unreadable(one) else 1 / 0)
     assert main([*call, "--force"]) == 0, "features come from the cache"
     again = json.loads(capsys.readouterr().out)
     assert {**again, "seconds": 0} == {**first, "seconds": 0}
@@ -498,9 +499,18 @@ def test_labels_of_images_that_cannot_be_read(place, refused):
     assert "blue 0.png" in error
 
 
-def test_a_damaged_cache(place, refused):
+def test_a_damaged_cache_is_made_again(place, capsys):
     (place / "cache").mkdir()
     (place / "cache" / "features.sqlite").write_bytes(b"no database at all" * 100)
-    error = refused("label", "photos", "--labels", "few.csv")
-    assert "features.sqlite" in error
-    assert "--cache" in error
+    assert main(["label", "photos", "--labels", "few.csv", "--no-page"]) == 0
+    captured = capsys.readouterr()
+    assert "features.sqlite was damaged; it is made again." in captured.err
+    assert "Traceback" not in captured.err
+    assert all(row["label"] == row["path"].split()[0] for row in rows())
+    assert "tpn backbones get" in captured.err, "what a better network would bring"
+
+
+def test_one_label_of_each_class_is_nothing_to_remark_on(place, capsys):
+    np.save(place / "features.npy", np.random.default_rng(0).normal(size=(16, 4)))
+    assert main(["label", "photos", "--labels", "few.csv", "--features", "features.npy", "--no-page"]) == 0
+    assert "unique classes" not in capsys.readouterr().err

@@ -248,12 +248,12 @@ def test_walks_that_arrive_at_a_label():
         assert abs(found.values[start, 0] - arrived / 4000) < 0.03
 
 
-def test_familiarity_compares_with_others_of_the_class():
+def test_familiarity_compares_with_others_of_the_class_and_with_all():
     arrived = np.array([0.4, 0.4, 0.1, 0.0, 0.02, 0.02, 0.01, 1.0, 0.0])
     best = np.array([0, 0, 0, 0, 1, 1, 1, 1, 2])
     free = np.arange(9) != 7
     usual = usual_walks(arrived, best, free, 4)
-    np.testing.assert_allclose(familiarity(arrived, usual[best]), [1, 1, 0.25, 0, 1, 1, 1, 1, 0])
+    np.testing.assert_allclose(familiarity(arrived, usual[best]), [1, 1, 0.25, 0, 0.16, 0.16, 0.04, 1, 0])
 
 
 def test_points_of_none_of_the_classes_are_not_familiar():

@@ -27,7 +27,7 @@ def points(seed=0, number=1200, classes=6):
     return X, truth, labelled_first(truth, 3)
 
 
-@pytest.mark.parametrize("estimator", ["linear", "prototypes", "none"])
+@pytest.mark.parametrize("estimator", ["discriminant", "linear", "prototypes", "none"])
 def test_an_update_is_a_new_fit(estimator):
     X, truth, y = points()
     model = LabelPropagator(estimator=estimator, tol=1e-4).fit(X, y)
@@ -88,7 +88,7 @@ def test_a_graph_from_a_file_is_as_good_as_the_first(tmp_path, kind):
     given = sparse.csr_array(np.where(np.abs(X) < 2, 0, X)) if kind == "sparse" else X
     model = LabelPropagator(7, length_scale=9.0 if kind == "dense" else "local").fit(given, y)
     model.save_graph(tmp_path / "graph")
-    again = LabelPropagator.from_graph(tmp_path / "graph", alpha=0.9)
+    again = LabelPropagator.from_graph(tmp_path / "graph")
     with pytest.raises(NotFittedError):
         again.predict(given)
     again.update(y)
@@ -117,3 +117,13 @@ def test_a_damaged_graph_is_refused(tmp_path):
             LabelPropagator.from_graph(tmp_path)
     with pytest.raises(TPNError, match="holds no graph"):
         LabelPropagator.from_graph(tmp_path / "elsewhere")
+
+
+def test_half_precision_and_memory_maps_become_single_precision(tmp_path):
+    X, _, y = points(5, 300)
+    np.save(tmp_path / "points.npy", X.astype(np.float16))
+    mapped = np.load(tmp_path / "points.npy", mmap_mode="r")
+    model = LabelPropagator().fit(mapped, y)
+    assert model.label_distributions_.dtype == np.float32
+    again = LabelPropagator().fit(X.astype(np.float16).astype(np.float32), y)
+    np.testing.assert_allclose(model.label_distributions_, again.label_distributions_, atol=1e-6)

@@ -47,7 +47,7 @@ class Labelling:
         Returns the files that can be read, the probabilities of the classes, and the confidence, which is lower for
         images that seem to be of none of the classes.
         """
-        network = find_network(self.backbone, device)
+        network = find_network(self.backbone, device, cache)
         if network.key != self.key:
             raise TPNError(
                 f"The labelling was made with other weights of {self.backbone} ({self.key}, here {network.key}): "

@@ -1,6 +1,7 @@
 """Identical points: they are found by hashing, and become one node of the graph with the weight of all."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -87,7 +88,7 @@ def _hash_rows(points: np.ndarray, workers: int) -> np.ndarray:
     return hashes
 
 
-def _hash_sparse(points: Points) -> np.ndarray:
+def _hash_sparse(points: Any) -> np.ndarray:
     terms = _words(points.data) * _factors(points.shape[1])[points.indices]
     ends = np.concatenate([np.zeros(1, np.uint64), np.cumsum(terms, dtype=np.uint64)])
     return np.asarray(ends[points.indptr[1:]] - ends[points.indptr[:-1]])
@@ -100,7 +101,7 @@ def _words(values: np.ndarray) -> np.ndarray:
     words ^= words >> np.uint64(17)
     words *= np.uint64(0x9E3779B97F4A7C15)
     words ^= words >> np.uint64(32)
-    return words
+    return np.asarray(words)
 
 
 def _factors(number: int) -> np.ndarray:

@@ -130,4 +130,4 @@ def _sized(values: np.ndarray, number: int) -> np.ndarray:
 
 
 def _digest(values: np.ndarray) -> int:
-    return zlib.crc32(np.ascontiguousarray(values).view(np.uint8).reshape(-1)) if values.size else 0
+    return zlib.crc32(np.ascontiguousarray(values).view(np.uint8).reshape(-1).data) if values.size else 0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from joblib import effective_n_jobs
+from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
@@ -14,9 +15,9 @@ from tpn.errors import TPNWarning
 from tpn.semi_supervised import postprocessing as post
 from tpn.semi_supervised.label_encoding import Labels, encode
 from tpn.semi_supervised.parameters import check_parameters, class_balance
-from tpn.semi_supervised.point_graph import Edges, FittedGraph
+from tpn.semi_supervised.point_graph import Edges, FittedGraph, PointGraph
 from tpn.semi_supervised.prior_models import build_prior_model
-from tpn.semi_supervised.transduction import Result, Settings, Transduction
+from tpn.semi_supervised.transduction import Result, Settings, Transduction, automatic_alpha
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 class GraphPropagation:
     """The part of LabelPropagator that needs the graph and the labels, but not the points as they were given."""
 
-    alpha: float
+    alpha: Any
     estimator: Any
     rounds: int
     class_prior: Any
@@ -33,6 +34,8 @@ class GraphPropagation:
     max_iter: int
     n_jobs: int | None
     n_features_in_: int
+    classes_: np.ndarray
+    transduction_: np.ndarray
 
     if TYPE_CHECKING:
 
@@ -71,6 +74,8 @@ class GraphPropagation:
 
         if not hasattr(self, "_transduction"):
             check_is_fitted(self, "classes_")
+        if not isinstance(self._graph, PointGraph):
+            raise ValueError("Only a graph that was built from points is saved; a precomputed one you have already.")
         details = {"n_samples": self._n_samples, "n_features": self.n_features_in_}
         save_graph(
             self._graph, Path(folder), details, {"sample_weight": self._sample_weight, "left_out": self._left_out}
@@ -120,15 +125,18 @@ class GraphPropagation:
     def _propagate(self, labels: Labels) -> None:
         """Propagate labels on the graph, from the last result if there is one."""
         nodes, number = self._graph.nodes, self._graph.points.shape[0]
-        settings = self._settings(labels.classes)
-        build = partial(build_prior_model, self.estimator, len(labels.classes), settings.class_balance)
         known = labels.of_nodes(nodes, number, self._sample_weight)
+        settings = self._settings(labels.classes, float(known.sum()))
+        points = self._graph.points
+        kind = (points.shape[1], not sparse.issparse(points))
+        build = partial(build_prior_model, self.estimator, len(labels.classes), settings.class_balance, *kind)
         previous = self._result
         if previous is not None and not np.array_equal(self.classes_, labels.classes):
             places = {class_: place for place, class_ in enumerate(self.classes_.tolist())}
             previous = previous.reorder(np.array([places.get(class_, -1) for class_ in labels.classes.tolist()]))
         result = self._transduction.run(known, settings, build, previous)
         self._result, self.classes_, self.n_iter_ = result, labels.classes, max(1, result.iterations)
+        self._alpha = settings.alpha
         self._describe(result, labels)
         self._warn(result)
 
@@ -151,10 +159,11 @@ class GraphPropagation:
             self.unreached_[places] = False
         self.transduction_ = self.classes_[self.label_distributions_.argmax(1)]
 
-    def _settings(self, classes: np.ndarray) -> Settings:
+    def _settings(self, classes: np.ndarray, n_labels: float) -> Settings:
+        constant = isinstance(self.estimator, str) and self.estimator == "none"
         return Settings(
-            alpha=self.alpha,
-            rounds=0 if isinstance(self.estimator, str) and self.estimator == "none" else self.rounds,
+            alpha=automatic_alpha(n_labels / len(classes)) if isinstance(self.alpha, str) else self.alpha,
+            rounds=self.rounds if self._graph.points.shape[1] and not constant else 0,
             tol=self.tol,
             max_iter=self.max_iter,
             workers=effective_n_jobs(self.n_jobs),

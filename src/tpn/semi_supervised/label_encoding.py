@@ -17,6 +17,8 @@ from tpn.semi_supervised.copies import Nodes
 UNLABELLED = -1
 SUM_TOLERANCE = 1e-3
 """How far the sum of a row of soft labels may be from one."""
+MANY_CLASSES = "The number of unique classes is greater than 50%"
+"""scikit-learn's remark on targets that look like a regression: one label of each class is nothing unusual here."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,11 @@ class Labels:
         """Return the weight of each class in the labels of each node, summed over the copies that are labelled."""
         weights = self.shares if sample_weight is None else self.shares * sample_weight[self.points]
         kept = weights > 0
+        if not (present := np.bincount(self.codes[kept], minlength=len(self.classes)) > 0).all():
+            name = self.classes[~present].tolist()[0]
+            raise ValueError(
+                f"All labelled points of class {name!r} have weight 0: there would be a class without labels."
+            )
         places = (nodes.of(self.points[kept]), self.codes[kept])
         return sparse.csr_array(sparse.coo_array((weights[kept], places), shape=(number, len(self.classes))))
 
@@ -51,13 +58,15 @@ def encode(y: Any, points: int) -> Labels:
     known = _as_one_kind(values[labelled]) if values.dtype == object else values[labelled]
     if known.dtype.kind == "f":
         assert_all_finite(known, input_name="y")
-    check_classification_targets(known)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", MANY_CLASSES)
+        check_classification_targets(known)
     if known.dtype.kind == "f" and (known == np.floor(known)).all() and getattr(y, "dtype", None) != known.dtype:
         known = known.astype(np.int64)  # pandas turns whole numbers with missing ones among them into floats
     classes, codes = np.unique(known, return_inverse=True)
     _warn_of_names_for_missing(classes)
     if len(classes) < 2:
-        raise ValueError(f"There must be at least two classes; there is one class only: {classes[0]!r}.")
+        raise ValueError(f"There must be at least two classes; there is one class only: {classes.tolist()[0]!r}.")
     return Labels(classes, np.flatnonzero(labelled), codes, np.ones(len(codes)))
 
 
@@ -80,7 +89,10 @@ def _as_array(y: Any) -> np.ndarray:
     dtype = getattr(y, "dtype", None)
     if hasattr(y, "to_numpy") and not isinstance(dtype, np.dtype) and not hasattr(y, "columns"):
         return np.asarray(y.to_numpy(dtype=object))  # Categorical, Int64, string, boolean
-    return np.asarray(y)
+    values = np.asarray(y)
+    if values.dtype.kind == "U" and isinstance(y, list | tuple):
+        return np.array(y, object)  # NumPy would turn None, NaN and -1 among text into text
+    return values
 
 
 def _is_missing(label: Any) -> bool:
@@ -128,6 +140,6 @@ def _encode_distributions(y: np.ndarray, names: Any) -> Labels:
         raise ValueError("Soft labels must be class distributions: rows of y that are not negative and sum to 1.")
     classes = np.arange(y.shape[1]) if names is None else np.asarray(names)
     if (empty := rows.sum(0) <= 0).any():
-        raise ValueError(f"No point has a label of class {classes[empty][0]!r}: its column of y is zero.")
+        raise ValueError(f"No point has a label of class {classes[empty].tolist()[0]!r}: its column of y is zero.")
     places, codes = np.nonzero(rows)
     return Labels(classes, np.flatnonzero(labelled)[places], codes, rows[places, codes])

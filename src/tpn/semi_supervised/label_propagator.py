@@ -1,6 +1,6 @@
 """Label propagation as a scikit-learn estimator, for thousands to millions of points."""
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -10,31 +10,37 @@ from tpn.semi_supervised.graph_propagation import GraphPropagation
 from tpn.semi_supervised.label_encoding import encode
 from tpn.semi_supervised.neighbours import Search
 from tpn.semi_supervised.out_of_sample import OutOfSamplePrediction
-from tpn.semi_supervised.parameters import check_parameters, check_weights
-from tpn.semi_supervised.point_graph import PointGraph
+from tpn.semi_supervised.parameters import check_parameters, check_weights, float_types
+from tpn.semi_supervised.point_graph import FittedGraph, PointGraph
+from tpn.semi_supervised.precomputed_graph import PrecomputedGraph, looks_like_a_graph
+
+Metric: TypeAlias = Literal["euclidean", "cosine", "precomputed", "precomputed_affinity"]
 
 
 class LabelPropagator(GraphPropagation, OutOfSamplePrediction, BaseEstimator):  # type: ignore[misc]
     """Label propagation from a few labelled points to all others.
 
     Points are the nodes of a k-nearest-neighbour graph with edge weights exp(-d²/(σ_i σ_j)) and a length scale σ for
-    each point; identical points are one node with the weight of all. A prior model, by default logistic regression, is
-    fitted on the labelled points and predicts a class distribution for every point. Propagation then makes each point
-    the weighted mean of its neighbours (`alpha`) and of its prior (1 - `alpha`), for all points at once, by conjugate
-    gradients; labelled points keep their label. The prior model is fitted again with the more confident half of each
-    class as pseudo-labels, and so on for a few rounds. Finally the class balance is corrected and the scores are
-    sharpened to calibrated probabilities.
+    each point; identical points are one node with the weight of all. A prior model, by default linear discriminant
+    analysis, is fitted on the labelled points and predicts a class distribution for every point. Propagation then makes
+    each point the weighted mean of its neighbours (`alpha`) and of its prior (1 - `alpha`), for all points at once, by
+    conjugate gradients; labelled points keep their label. The prior model is fitted again, now on all points with the
+    probabilities that they have (discriminant analysis) or on the more confident half of each class (other models), and
+    so on for a few rounds. Finally the class balance is corrected and the scores are sharpened to calibrated
+    probabilities.
 
     Parameters
     ----------
     n_neighbors : int, default=10
         Neighbours of each point in the graph.
-    alpha : float, default=0.9
-        The weight of the neighbours, in [0, 1); the rest is the weight of the prior.
-    estimator : {"auto", "linear", "prototypes", "none"} or classifier, default="auto"
-        The prior model, fitted on the labelled points: logistic regression ("linear"), a softmax over cosines to the
-        class means ("prototypes"), the same class balance for all points ("none"), or any classifier with
-        `predict_proba`. "auto" is "linear" up to 300 classes and "prototypes" beyond.
+    alpha : "auto" or float, default="auto"
+        The weight of the neighbours, in [0, 1); the rest is the weight of the prior. "auto" is 0.8 + 0.1 / (labels per
+        class), at most 0.9: the more labels, the better the prior model.
+    estimator : {"auto", "discriminant", "linear", "prototypes", "none"} or classifier, default="auto"
+        The prior model, fitted on the labelled points: linear discriminant analysis ("discriminant"), logistic
+        regression ("linear"), a softmax over cosines to the class means ("prototypes"), the same class balance for all
+        points ("none"), or any classifier with `predict_proba`. "auto" is "discriminant" for dense points of at most
+        1,024 features; otherwise "linear" up to 300 classes and "prototypes" beyond.
     rounds : int, default=2
         How often the prior model is fitted again with pseudo-labels.
     class_prior : "estimated", array-like of shape (n_classes,), dict or None, default="estimated"
@@ -42,8 +48,11 @@ class LabelPropagator(GraphPropagation, OutOfSamplePrediction, BaseEstimator):  
         "estimated" draws the classes towards equal size, the more the fewer labels there are; None makes no correction.
     length_scale : "local" or float, default="local"
         The length scale of each point: the distance of its seventh neighbour ("local"), or one number for all.
-    metric : {"euclidean", "cosine"}, default="euclidean"
-        The distance of points. "cosine" scales points to length one first.
+    metric : {"euclidean", "cosine", "precomputed", "precomputed_affinity"}, default="euclidean"
+        The distance of points. "cosine" scales points to length one first. "precomputed" takes X as a sparse graph of
+        distances, as `KNeighborsTransformer` gives it (each stored entry is an edge), and "precomputed_affinity" as
+        symmetric edge weights. Such a graph has no features, so there is no prior model, and `n_neighbors` and `search`
+        have no effect.
     search : {"auto", "exact", "approximate"}, default="auto"
         How neighbours are found: "exact" compares all points, "approximate" uses an index of k-means trees, "auto" is
         exact up to 10,000 points. Sparse points are always searched exactly.
@@ -101,12 +110,12 @@ class LabelPropagator(GraphPropagation, OutOfSamplePrediction, BaseEstimator):  
         self,
         n_neighbors: int = 10,
         *,
-        alpha: float = 0.9,
+        alpha: Literal["auto"] | float = "auto",
         estimator: Any = "auto",
         rounds: int = 2,
         class_prior: Any = "estimated",
         length_scale: Literal["local"] | float = "local",
-        metric: Literal["euclidean", "cosine"] = "euclidean",
+        metric: Metric = "euclidean",
         search: Search = "auto",
         tol: float = 1e-3,
         max_iter: int = 1000,
@@ -127,6 +136,7 @@ class LabelPropagator(GraphPropagation, OutOfSamplePrediction, BaseEstimator):  
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.pairwise = isinstance(self.metric, str) and self.metric.startswith("precomputed")
         return tags
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "LabelPropagator":
@@ -134,8 +144,8 @@ class LabelPropagator(GraphPropagation, OutOfSamplePrediction, BaseEstimator):  
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            The points, labelled and unlabelled.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features) or (n_samples, n_samples)
+            The points, labelled and unlabelled; or their graph, if `metric` is precomputed.
         y : array-like of shape (n_samples,) or (n_samples, n_classes)
             The labels, numbers or text; -1, NaN, None or pandas' NA for unlabelled points. Or soft labels: a class
             distribution in each row, and zeros, -1 or NaN in rows of unlabelled points.
@@ -150,10 +160,27 @@ class LabelPropagator(GraphPropagation, OutOfSamplePrediction, BaseEstimator):  
         check_parameters(self)
         if y is None:
             raise ValueError("This LabelPropagator estimator requires y to be passed, but the target y is None.")
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32])
+        X = validate_data(self, X, accept_sparse="csr", dtype=float_types(X))
         weights = check_weights(sample_weight, X.shape[0])
         labels = encode(y, X.shape[0])
-        graph = PointGraph.build(
+        graph = self._build_graph(X, weights)
+        self._start(graph, X.shape[0], weights)
+        left_out = graph.nodes.of(np.arange(X.shape[0])) < 0
+        self._left_out = X[left_out] if left_out.any() else None
+        self._propagate(labels)
+        return self
+
+    def _build_graph(self, X: Any, weights: np.ndarray | None) -> FittedGraph:
+        if self.metric == "precomputed":
+            return PrecomputedGraph.from_distances(X, self.length_scale, weights)
+        if self.metric == "precomputed_affinity":
+            return PrecomputedGraph.from_affinities(X, weights)
+        if looks_like_a_graph(X):
+            raise ValueError(
+                'X is a neighbour graph, not features: set metric="precomputed" for sparse distances, as '
+                'KNeighborsTransformer gives them, or metric="precomputed_affinity" for symmetric affinities.'
+            )
+        return PointGraph.build(
             X,
             self.n_neighbors,
             metric=self.metric,
@@ -162,11 +189,6 @@ class LabelPropagator(GraphPropagation, OutOfSamplePrediction, BaseEstimator):  
             n_jobs=self.n_jobs,
             sample_weight=weights,
         )
-        self._start(graph, X.shape[0], weights)
-        left_out = graph.nodes.of(np.arange(X.shape[0])) < 0
-        self._left_out = X[left_out] if left_out.any() else None
-        self._propagate(labels)
-        return self
 
     def fit_predict(self, X: Any, y: Any, sample_weight: Any = None) -> np.ndarray:
         """Build the graph, propagate labels, and return the label of each point.

@@ -163,6 +163,6 @@ def _has_twins(X: Any, labelled: np.ndarray, number: int) -> bool:
         return bool(X.iloc[first:].reset_index(drop=True).equals(X.iloc[labelled].reset_index(drop=True)))
     if sparse.issparse(X):
         rows = X.tocsr()
-        return (rows[first:] != rows[labelled]).nnz == 0
+        return bool((rows[first:] != rows[labelled]).nnz == 0)
     rows = np.asarray(X)
     return bool((rows[first:] == rows[labelled]).all())

@@ -7,6 +7,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tpn.semi_supervised import postprocessing as post
+from tpn.semi_supervised.parameters import float_types
 from tpn.semi_supervised.point_graph import Edges, FittedGraph
 from tpn.semi_supervised.transduction import WALK_CONTINUATION, Result, Transduction
 
@@ -14,12 +15,12 @@ from tpn.semi_supervised.transduction import WALK_CONTINUATION, Result, Transduc
 class OutOfSamplePrediction(ClassifierMixin):  # type: ignore[misc]
     """Predicts new points from their edges to the points of `fit`, and from the prior model."""
 
-    alpha: float
     classes_: np.ndarray
     _graph: FittedGraph
     _transduction: Transduction
     _result: Result
     _usual_walks: np.ndarray
+    _alpha: float
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Predict the class probabilities of new points, from their neighbours among the points of `fit` and the prior.
@@ -70,7 +71,7 @@ class OutOfSamplePrediction(ClassifierMixin):  # type: ignore[misc]
 
     def _edges(self, X: Any) -> Edges:
         check_is_fitted(self, "classes_")
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        X = validate_data(self, X, accept_sparse="csr", dtype=float_types(X), reset=False)
         return self._graph.edges_from(X)
 
     def _predict(self, edges: Edges) -> tuple[np.ndarray, np.ndarray]:
@@ -79,7 +80,7 @@ class OutOfSamplePrediction(ClassifierMixin):  # type: ignore[misc]
         total = np.asarray(edges.weights.sum(1)).reshape(-1, 1)
         reached = total > 0
         edges.weights.data /= np.repeat(np.where(reached, total, 1), np.diff(edges.weights.indptr))
-        alpha = np.where(reached, self.alpha, 0).astype(result.propagated.dtype)
+        alpha = np.where(reached, self._alpha, 0).astype(result.propagated.dtype)
         prior = self._transduction.prior(result.last.model, edges.points)
         scores = alpha * (edges.weights @ result.propagated) + (1 - alpha) * prior
         probabilities = post.sharpen(post.balance_classes(scores, result.last.factors))

@@ -6,15 +6,21 @@ from typing import Any
 
 import numpy as np
 
-METRICS = ("euclidean", "cosine")
+METRICS = ("euclidean", "cosine", "precomputed", "precomputed_affinity")
 SEARCHES = ("auto", "exact", "approximate")
-PRIOR_MODELS = ("auto", "linear", "prototypes", "none")
+PRIOR_MODELS = ("auto", "discriminant", "linear", "prototypes", "none")
+
+NO_FEATURES = ("auto", "none")
+"""Prior models that need no features."""
 
 
 def check_parameters(model: Any) -> None:
     """Check all parameters of a LabelPropagator, but for those that depend on the classes."""
     check_integer("n_neighbors", model.n_neighbors, 1)
-    check_number("alpha", model.alpha, 0, 1, closed=True)
+    if isinstance(model.alpha, str):
+        check_choice("alpha", model.alpha, ("auto",))
+    else:
+        check_number("alpha", model.alpha, 0, 1, closed=True)
     if isinstance(model.estimator, str):
         check_choice("estimator", model.estimator, PRIOR_MODELS)
     elif not hasattr(model.estimator, "fit") or not hasattr(model.estimator, "predict_proba"):
@@ -29,11 +35,22 @@ def check_parameters(model: Any) -> None:
     else:
         check_number("length_scale", model.length_scale, 0)
     check_choice("metric", model.metric, METRICS)
+    if model.metric.startswith("precomputed") and not (
+        isinstance(model.estimator, str) and model.estimator in NO_FEATURES
+    ):
+        raise refusal(
+            "estimator", "'auto' or 'none' where metric is precomputed, since there are no features", model.estimator
+        )
     check_choice("search", model.search, SEARCHES)
     check_number("tol", model.tol, 0)
     check_integer("max_iter", model.max_iter, 1)
     if model.n_jobs is not None:
         check_integer("n_jobs", model.n_jobs, -(2**31))
+
+
+def float_types(X: Any) -> list[type]:
+    """Return the types that points are kept in, the first for all others: half precision becomes single, not double."""
+    return [np.float32] if getattr(X, "dtype", None) == np.float16 else [np.float64, np.float32]
 
 
 def check_weights(sample_weight: Any, number: int) -> np.ndarray | None:
@@ -71,21 +88,28 @@ def class_balance(class_prior: Any, classes: np.ndarray) -> np.ndarray | None:
 
 def check_integer(name: str, value: Any, least: int, owner: str = "LabelPropagator") -> None:
     """Refuse anything but whole numbers from `least` on."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+    if type(value) is bool or not isinstance(value, Integral) or int(value) < least:
         raise refusal(name, f"an integer of at least {least}", value, owner)
 
 
-def check_number(name: str, value: Any, above: float, below: float = float("inf"), closed: bool = False) -> None:
+def check_number(
+    name: str,
+    value: Any,
+    above: float,
+    below: float = float("inf"),
+    closed: bool = False,
+    owner: str = "LabelPropagator",
+) -> None:
     """Refuse anything but numbers between the bounds; `closed` includes the lower one."""
-    usable = isinstance(value, Real) and not isinstance(value, bool)
+    usable = type(value) is not bool and isinstance(value, Real)
     if not usable or not (value >= above if closed else value > above) or not value < below:
-        raise refusal(name, f"a number in {'[' if closed else '('}{above:g}, {below:g})", value)
+        raise refusal(name, f"a number in {'[' if closed else '('}{above:g}, {below:g})", value, owner)
 
 
-def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
+def check_choice(name: str, value: Any, choices: Collection[str], owner: str = "LabelPropagator") -> None:
     """Refuse text that is none of the choices, and anything that is no text."""
     if not isinstance(value, str) or value not in choices:
-        raise refusal(name, f"one of {', '.join(map(repr, choices))}", value)
+        raise refusal(name, f"one of {', '.join(map(repr, choices))}", value, owner)
 
 
 def refusal(name: str, wanted: str, value: Any, owner: str = "LabelPropagator") -> ValueError:

@@ -5,7 +5,7 @@ Scores are rows of one number per class that sum to one, as they come out of the
 
 import numpy as np
 
-SHARPENING = 1.7
+SHARPENING = 1.45
 """The power that turns scores into calibrated probabilities: means over neighbours are less certain than they are
 right."""
 BALANCING_STEPS = 20
@@ -70,9 +70,9 @@ def balance_classes(scores: np.ndarray, factors: np.ndarray) -> np.ndarray:
     return scaled
 
 
-def sharpen(scores: np.ndarray) -> np.ndarray:
-    """Turn scores into calibrated probabilities: each to the power of 1.7, in rows that sum to one."""
-    sharp: np.ndarray = (scores / scores.max(1, keepdims=True)) ** SHARPENING
+def sharpen(scores: np.ndarray, power: float = SHARPENING) -> np.ndarray:
+    """Turn scores into calibrated probabilities: each to the power of 1.45, in rows that sum to one."""
+    sharp: np.ndarray = (scores / scores.max(1, keepdims=True)) ** power
     sharp /= _row_sums(sharp)
     return sharp
 
@@ -92,7 +92,10 @@ def most_confident(scores: np.ndarray, unlabelled: np.ndarray, most: int) -> np.
 
 
 def usual_walks(walks: np.ndarray, predicted: np.ndarray, unlabelled: np.ndarray, n_classes: int) -> np.ndarray:
-    """Return for each class how often walks from its familiar points reach a label: the upper quartile.
+    """Return for each class how often walks from its familiar points reach a label.
+
+    That is the upper quartile of the points of the class, or of all points if it is higher: a class that took in many
+    points of none of the classes has a low one.
 
     Parameters
     ----------
@@ -111,6 +114,9 @@ def usual_walks(walks: np.ndarray, predicted: np.ndarray, unlabelled: np.ndarray
     places = np.cumsum(sizes) - sizes + (FAMILIAR_QUANTILE * np.maximum(sizes - 1, 0)).astype(np.int64)
     usual = np.zeros(n_classes)
     usual[sizes > 0] = walks[order[places[sizes > 0]]]
+    if len(order):
+        place = int(FAMILIAR_QUANTILE * (len(order) - 1))
+        usual = np.maximum(usual, np.partition(walks[order], place)[place])
     return usual
 
 

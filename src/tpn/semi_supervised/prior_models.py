@@ -13,6 +13,8 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
+from tpn.semi_supervised.evidence import Evidence, squared_lengths
+from tpn.semi_supervised.label_encoding import MANY_CLASSES
 from tpn.semi_supervised.neighbours import Points
 from tpn.semi_supervised.threads import threads
 
@@ -20,54 +22,77 @@ REGULARISATION = 30.0
 """C of the logistic regression, for points of length one."""
 TEMPERATURE = 12.0
 """The factor of the cosine to a class mean before the softmax."""
-MOST_ITERATIONS = 200
+MOST_ITERATIONS = 1000
+LINEAR_TOLERANCE = 1e-5
+"""So small that it does not matter where the logistic regression starts."""
 MOST_LINEAR_CLASSES = 300
 """With more classes "auto" takes prototypes: a linear model takes too long."""
-MOST_MEASURED = 100_000
-"""The most points from which mean and length are computed."""
-ROWS = 2**15
-"""Points that are predicted at once."""
+MOST_FEATURES = 1024
+"""With more features "auto" does not take linear discriminant analysis: a covariance matrix would be too large."""
+SHRINKAGE = 0.1
+"""Of a covariance matrix towards a multiple of the identity."""
 
 
 @runtime_checkable
 class PriorModel(Protocol):
-    """A class model on points that are centred and of a mean length of one."""
+    """A class model on points."""
 
-    def fit(self, points: Points, labels: np.ndarray, weights: np.ndarray, start: "Any | None") -> "PriorModel":
-        """Fit the model; labels are indices of classes, each of which occurs. `start` is a model of the same kind."""
+    def fit(self, evidence: Evidence, start: "Any | None") -> "PriorModel":
+        """Fit the model. `start` is a model of the same kind and classes to begin with, if there is one."""
 
     def predict_proba(self, points: Points) -> np.ndarray:
-        """Return the probability of each class for each point."""
+        """Return the probability of each class for each point, after standardisation."""
 
     def reorder(self, places: np.ndarray) -> "PriorModel | None":
         """Return a model to start from, whose classes are those at these places or new ones (-1), if there is one."""
 
 
-def build_prior_model(estimator: Any, n_classes: int, class_balance: np.ndarray | None) -> PriorModel:
+def build_prior_model(
+    estimator: Any, n_classes: int, class_balance: np.ndarray | None, n_features: int, dense: bool
+) -> PriorModel:
     """Build the prior model that the parameter `estimator` of LabelPropagator names."""
     if not isinstance(estimator, str):
         return ClassifierModel(estimator)
-    if estimator == "none":
+    if estimator == "auto":
+        small = n_classes <= MOST_LINEAR_CLASSES
+        estimator = "discriminant" if dense and n_features <= MOST_FEATURES else "linear" if small else "prototypes"
+    if estimator == "none" or not n_features:
         return ConstantModel(np.full(n_classes, 1 / n_classes) if class_balance is None else class_balance)
-    linear = estimator == "linear" or (estimator == "auto" and n_classes <= MOST_LINEAR_CLASSES)
-    return LinearModel() if linear else PrototypeModel()
+    if estimator == "discriminant" and not dense:
+        raise ValueError('The \'estimator\' parameter cannot be "discriminant" for sparse points: take "linear".')
+    if estimator == "discriminant":
+        return DiscriminantModel()
+    return LinearModel() if estimator == "linear" else PrototypeModel()
 
 
-class Standardisation:
-    """Centres points (if they are dense) and scales them to a mean length of one."""
+class DiscriminantModel:
+    """Linear discriminant analysis on all points, each weighted by its probability of each class.
 
-    def __init__(self, points: Points, mass: np.ndarray | None = None) -> None:
-        step = max(1, points.shape[0] // MOST_MEASURED)
-        sample = points[::step]
-        shares = np.full(sample.shape[0], 1 / sample.shape[0]) if mass is None else mass[::step] / mass[::step].sum()
-        self.mean: Any = 0 if sparse.issparse(sample) else (shares @ sample).astype(points.dtype)
-        self.length = np.asarray(np.sqrt(shares @ _squares(self._centred(sample))) or 1).astype(points.dtype)
+    The covariance within classes is that of all points less that of the class means, so a round costs no more than the
+    means. Before the first propagation only the means of labelled points are known, and the covariance of all points
+    stands in for that within classes. There is nothing to iterate: the same scores give the same model.
+    """
 
-    def __call__(self, points: Points) -> Points:
-        return self._centred(points) / self.length
+    def fit(self, evidence: Evidence, start: Any | None) -> "DiscriminantModel":
+        sums, sizes = evidence.class_sums()
+        means = sums / sizes[:, None]
+        covariance = evidence.moment.copy()
+        if evidence.scores is not None:
+            covariance -= (means * (sizes / sizes.sum())[:, None]).T @ means
+        ridge = SHRINKAGE * np.trace(covariance) / len(covariance)
+        covariance[np.diag_indices_from(covariance)] += max(ridge, 1e-9)
+        with threads(1):  # so small that several threads take longer
+            self.coef = np.linalg.solve(covariance, means.T).T
+        self.intercept = -np.vecdot(means, self.coef) / 2
+        return self
 
-    def _centred(self, points: Points) -> Points:
-        return points if sparse.issparse(points) else points - self.mean
+    def predict_proba(self, points: Points) -> np.ndarray:
+        scores = np.asarray(points @ self.coef.T.astype(points.dtype))
+        scores += self.intercept.astype(points.dtype)
+        return _softmax(scores)
+
+    def reorder(self, places: np.ndarray) -> None:
+        return None
 
 
 class LinearModel:
@@ -76,16 +101,16 @@ class LinearModel:
     coef: np.ndarray
     intercept: np.ndarray
 
-    def fit(
-        self, points: Points, labels: np.ndarray, weights: np.ndarray, start: "LinearModel | None"
-    ) -> "LinearModel":
-        model = LogisticRegression(C=REGULARISATION, max_iter=MOST_ITERATIONS, tol=1e-3, warm_start=True)
+    def fit(self, evidence: Evidence, start: "LinearModel | None") -> "LinearModel":
+        points, labels, weights = evidence.examples()
+        model = LogisticRegression(C=REGULARISATION, max_iter=MOST_ITERATIONS, tol=LINEAR_TOLERANCE, warm_start=True)
         if start is not None:
             model.coef_, model.intercept_ = start.coef, start.intercept
             if len(start.coef) == 2:  # one row of numbers tells two classes apart
                 model.coef_, model.intercept_ = np.diff(start.coef, axis=0), np.diff(start.intercept)
         with warnings.catch_warnings(), threads(1):  # its matrices are so small that several threads take longer
             warnings.simplefilter("ignore", ConvergenceWarning)  # good enough as a prior
+            warnings.filterwarnings("ignore", MANY_CLASSES)
             model.fit(points, labels, weights)
         self.coef, self.intercept = model.coef_, model.intercept_
         if len(self.coef) == 1:
@@ -108,7 +133,8 @@ class LinearModel:
 class PrototypeModel:
     """Softmax over the cosines to the class means."""
 
-    def fit(self, points: Points, labels: np.ndarray, weights: np.ndarray, start: Any | None) -> "PrototypeModel":
+    def fit(self, evidence: Evidence, start: Any | None) -> "PrototypeModel":
+        points, labels, weights = evidence.examples()
         number = int(labels.max()) + 1
         places = (labels, np.arange(len(labels)))
         members = sparse.csr_array((weights.astype(points.dtype), places), shape=(number, len(labels)))
@@ -117,7 +143,7 @@ class PrototypeModel:
         return self
 
     def predict_proba(self, points: Points) -> np.ndarray:
-        lengths = np.sqrt(_squares(points))
+        lengths = np.sqrt(squared_lengths(points))
         scores = np.asarray(points @ self.prototypes.T) * (TEMPERATURE / np.where(lengths > 0, lengths, 1))[:, None]
         return _softmax(scores.astype(points.dtype, copy=False))
 
@@ -131,7 +157,7 @@ class ConstantModel:
     def __init__(self, class_balance: np.ndarray) -> None:
         self.class_balance = class_balance
 
-    def fit(self, points: Points, labels: np.ndarray, weights: np.ndarray, start: Any | None) -> "ConstantModel":
+    def fit(self, evidence: Evidence, start: Any | None) -> "ConstantModel":
         return self
 
     def predict_proba(self, points: Points) -> np.ndarray:
@@ -148,7 +174,8 @@ class ClassifierModel:
         self.classifier = clone(classifier)
         self._weighted = "sample_weight" in inspect.signature(self.classifier.fit).parameters
 
-    def fit(self, points: Points, labels: np.ndarray, weights: np.ndarray, start: Any | None) -> "ClassifierModel":
+    def fit(self, evidence: Evidence, start: Any | None) -> "ClassifierModel":
+        points, labels, weights = evidence.examples()
         self.classifier.fit(points, labels, **({"sample_weight": weights} if self._weighted else {}))
         self._number = int(labels.max()) + 1
         return self
@@ -171,13 +198,6 @@ def _softmax(scores: np.ndarray) -> np.ndarray:
     np.exp(scores, out=scores)
     scores /= scores.sum(1, keepdims=True)
     return scores
-
-
-def _squares(points: Any) -> np.ndarray:
-    """Return the squared length of each point."""
-    if sparse.issparse(points):
-        return np.asarray(points.multiply(points).sum(1)).ravel()
-    return np.asarray(np.square(points).sum(1))
 
 
 def _directions(vectors: np.ndarray) -> np.ndarray:

@@ -12,6 +12,8 @@ from scipy.sparse.csgraph import connected_components
 
 SCALE_NEIGHBOUR = 7
 """The neighbour whose distance is the length scale of a point."""
+MOST_MASS = 10.0
+"""The most that the mass of a node counts in the weights of its edges, in multiples of the median."""
 
 
 @dataclass(frozen=True)
@@ -72,10 +74,19 @@ def connect(
     return weighted(sparse.csr_array(chosen.maximum(chosen.T)), mass)
 
 
+def edge_shares(mass: np.ndarray) -> np.ndarray:
+    """Return the factor that the mass of each node is for its edges: at most that of ten usual nodes.
+
+    Without a limit, random walks from near a node of thousands of copies would hardly ever leave it, and its neighbours
+    would hear of nothing else.
+    """
+    return np.asarray(np.minimum(mass / np.median(mass), MOST_MASS) / MOST_MASS)
+
+
 def weighted(weights: sparse.csr_array, mass: np.ndarray | None) -> sparse.csr_array:
     """Return the edge weights between nodes of these masses, without loops and without edges of no weight."""
     if mass is not None:
-        share = (mass / mass.max()).astype(weights.dtype)
+        share = edge_shares(mass).astype(weights.dtype)
         weights.data *= np.repeat(share, np.diff(weights.indptr))
         weights.data *= share[weights.indices]
     weights.setdiag(0) if weights.diagonal().any() else None

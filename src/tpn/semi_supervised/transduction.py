@@ -12,19 +12,23 @@ from scipy import sparse
 
 from tpn.semi_supervised import postprocessing as post
 from tpn.semi_supervised.conjugate_gradients import SparsePropagation
+from tpn.semi_supervised.evidence import ROWS, Evidence, Standardisation
 from tpn.semi_supervised.neighbours import Points
-from tpn.semi_supervised.prior_models import ROWS, PriorModel, Standardisation
+from tpn.semi_supervised.prior_models import PriorModel
 from tpn.semi_supervised.sparse_graph import Graph
 from tpn.semi_supervised.threads import threads
 
-MOST_PSEUDO_LABELS = 5_000
-"""The most pseudo-labelled points that the prior model is refitted on."""
 ROUGH_TOLERANCE = 1e-2
 """The tolerance of all rounds but the last."""
 WALK_CONTINUATION = 0.9
 """The probability of each further step of the random walks behind `familiarity_`."""
 MOST_KEPT = 2**28
 """The most numbers that are kept of the rounds before the last."""
+
+
+def automatic_alpha(labels_per_class: float) -> float:
+    """Return the weight of the graph beside the prior model, which gets better with more labels."""
+    return 0.8 + 0.1 / max(labels_per_class, 1)
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,7 @@ class Transduction:
 
     def __init__(self, graph: Graph, points: Points, mass: np.ndarray | None, workers: int) -> None:
         self.graph, self.points, self.mass, self.workers = graph, points, mass, workers
-        self.standardise = Standardisation(points, mass) if points.shape[1] else None
+        self.standardise = Standardisation(points, workers)
 
     def run(
         self,
@@ -101,39 +105,31 @@ class Transduction:
         weight = np.asarray(labels.sum(1)).ravel()
         labelled = weight > 0
         known = (labels[np.flatnonzero(labelled)].toarray() / weight[labelled, None]).astype(self.graph.S.dtype)
-        pairs = labels.tocoo()
-        fitted, codes, weights = pairs.coords[0], pairs.coords[1], pairs.data
         system = SparsePropagation(self.graph, labelled, settings.workers)
-        mass = None if self.mass is None else self.mass[~labelled]
+        counted = settings.class_balance is not None and self.mass is not None  # an estimate takes each point once
+        mass = self.mass[~labelled] if counted and self.mass is not None else None
         count = 1 if labelled.all() else settings.rounds + 1
         rounds: list[Round] = []
+        scores = None
         for turn in range(count):
             before = previous.rounds[turn] if previous is not None and turn < len(previous.rounds) else None
             earlier = before or (rounds[-1] if rounds else None)
-            model = self._fit(build_model(), fitted, codes, weights, earlier.model if earlier else None)
+            start = before.propagated if before else None
+            if start is None and rounds:
+                start = rounds[-1].propagated
+            evidence = Evidence(self.points, self.standardise, labels, labelled, scores, self.mass, settings.workers)
+            model = build_model().fit(evidence, earlier.model if earlier else None)
             tol = settings.tol if turn == count - 1 else max(settings.tol, ROUGH_TOLERANCE)
-            solution = system.solve(
-                known,
-                self.prior(model),
-                settings.alpha,
-                tol,
-                settings.max_iter,
-                earlier.propagated if earlier else None,
-            )
+            solution = system.solve(known, self.prior(model), settings.alpha, tol, settings.max_iter, start)
             factors = np.ones(n_classes)
             if settings.correct_balance:
-                start = before.factors if before else None
+                nearly = before.factors if before else None
                 factors = post.class_balance_factors(
-                    solution.values[~labelled], float(weight.sum()), settings.class_balance, mass, start
+                    solution.values[~labelled], float(weight.sum()), settings.class_balance, mass, nearly
                 )
             rounds.append(Round(model, solution.values, factors))
             scores = post.balance_classes(solution.values, factors)
-            if turn < count - 1:
-                confident = post.most_confident(scores, ~labelled, MOST_PSEUDO_LABELS)
-                fitted = np.concatenate([pairs.coords[0], confident])
-                codes = np.concatenate([pairs.coords[1], scores[confident].argmax(1)])
-                extra = np.ones(len(confident)) if self.mass is None else self.mass[confident]
-                weights = np.concatenate([pairs.data, extra])
+        assert scores is not None, "there is at least one round"
         probabilities = post.sharpen(scores)
         probabilities[labelled] = known
         walks = system.solve(
@@ -155,19 +151,13 @@ class Transduction:
             solution.converged,
         )
 
-    def _fit(
-        self, model: PriorModel, fitted: np.ndarray, codes: np.ndarray, weights: np.ndarray, start: PriorModel | None
-    ) -> PriorModel:
-        points = self.points[fitted]
-        return model.fit(self.standardise(points) if self.standardise else points, codes, weights, start)
-
     def prior(self, model: PriorModel, points: Points | None = None) -> np.ndarray:
         """Return the class probabilities that a prior model predicts for points, by default for all nodes."""
         points = self.points if points is None else points
 
         def predict(first: int) -> np.ndarray:
             some = points[first : first + ROWS]
-            return model.predict_proba(self.standardise(some) if self.standardise else some)
+            return model.predict_proba(self.standardise(some))
 
         with threads(self.workers) as run:
             parts = list(run(predict, range(0, points.shape[0], ROWS)))

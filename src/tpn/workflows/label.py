@@ -73,9 +73,10 @@ def label_folder(folder: str | Path, *, progress: bool = True, **options: Any) -
         # torch, which these need, is loaded only now: what was refused above was refused at once
         from tpn.images.store_cache import cache_folder
         from tpn.labelling.embedding import embed
-        from tpn.labelling.features import read_features
+        from tpn.labelling.features import features_for
         from tpn.labelling.labelled_folder import find_images, read_known_labels
         from tpn.labelling.networks import check_learned_scales, find_network
+        from tpn.labelling.pretrained_networks import name_network
         from tpn.labelling.saved_labelling import Labelling
         from tpn.labelling.session_guesses import label_images
         from tpn.semi_supervised.feature_scaling import FeatureScaler
@@ -89,22 +90,23 @@ def label_folder(folder: str | Path, *, progress: bool = True, **options: Any) -
                 read_known_labels(images, settings.labels, needed)
                 none = take_session(images, session, settings)
             if settings.length_scale == "learned":
-                check_learned_scales(settings.backbone if settings.features is None else "")
+                check_learned_scales(settings.backbone if settings.features is None else None)
 
             if settings.features is not None:
                 backbone, key = str(own_features) if own_features is not None else "features", ""
-                names, features = images.names, read_features(settings.features, len(images.names))
+                names, features = features_for(settings.features, images.names, images.problems)
             else:
-                backbone, network = settings.backbone, find_network(settings.backbone, device)
-                cache = cache_folder(settings.cache)
+                network = find_network(settings, device, settings.cache)
+                backbone, cache = network.name, cache_folder(settings.cache)
                 names, features = embed(images.path, images.names, network, cache, device, images.problems)
+                name_network(settings.backbone, network.name)
                 key = network.key
             for sentence in images.problems.sentences:
                 warnings.warn(sentence, TPNWarning, stacklevel=2)
 
             parameters: dict[str, Any] = {
                 "n_neighbors": settings.neighbours,
-                "alpha": settings.alpha,
+                "alpha": "auto" if settings.alpha is None else settings.alpha,
                 "rounds": settings.rounds,
                 "class_prior": "estimated" if settings.class_prior == "estimated" else None,
                 "n_jobs": settings.threads or -1,

@@ -8,6 +8,7 @@ from tyro.conf import arg
 
 from tpn.errors import TPNError
 from tpn.labelling.label_lists import KnownLabels
+from tpn.labelling.network_options import NetworkOptions
 from tpn.workflows.options import CacheOptions, DeviceOptions, Flag
 
 MOST_ROUNDS = 1000
@@ -30,7 +31,7 @@ class SessionOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelOptions(DeviceOptions, CacheOptions, SessionOptions):
+class LabelOptions(NetworkOptions, DeviceOptions, CacheOptions, SessionOptions):
     """How to label a folder of images."""
 
     labels: Annotated[KnownLabels, arg(constructor=tuple[Path, ...], metavar="FILE ...")] = ()
@@ -40,12 +41,9 @@ class LabelOptions(DeviceOptions, CacheOptions, SessionOptions):
     for each class, and the others beside these sub-folders or in one called `unlabelled`."""
     session: Flag = False
     """Use the labels of the folder's session, which tpn studio uses too, and keep those of --labels in it."""
-    backbone: str = "efficientnet-lite0"
-    """The network: efficientnet-lite0, which was trained on the photographs of ImageNet; a run folder of tpn train, or
-    mini-conv4; or timm:MODEL, if timm is installed."""
     features: Annotated[str | Path | Array | None, arg(constructor=Path, metavar="FILE")] = None
-    """Features that you have already, instead of a network's: a matrix (.npy; in Python also an array) with a row for
-    each image, in the order of their paths."""
+    """Features that you have already, instead of a network's: a folder that `tpn embed` wrote; or a matrix (.npy; in
+    Python also an array) with a row for each image, in the order of their paths."""
     out: Path | None = None
     """The file for the labels: path, label, confidence (default: none is written)."""
     page: Path | None = None
@@ -73,16 +71,18 @@ class LabelOptions(DeviceOptions, CacheOptions, SessionOptions):
     of tpn (--backbone) has learned."""
     neighbours: int = 10
     """Neighbours of each image in the graph."""
-    alpha: float = 0.9
-    """The weight of an image's neighbours; the rest is the weight of the linear model."""
+    alpha: float | None = None
+    """The weight of an image's neighbours, at least 0 and below 1; the rest is the weight of the prior model (default:
+    0.9 with one label of each class, down to 0.8 with many)."""
     rounds: int = 2
-    """How often the linear model is fitted again, with the more confident half of each class as labels."""
+    """How often the prior model is fitted again, with what was propagated."""
     class_prior: Literal["estimated", "none"] = "estimated"
     """The class balance: draw classes towards equal size, the more the fewer labels there are; or correct nothing."""
     force: Flag = False
     """Replace files that exist."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not 0 <= self.min_confidence <= 1:
             raise TPNError(f"--min-confidence must be at least 0 and at most 1, not {self.min_confidence}.")
         limits = (
@@ -97,5 +97,5 @@ class LabelOptions(DeviceOptions, CacheOptions, SessionOptions):
                 raise TPNError(f"{flag} must be at least {least}, not {value}.")
             if value is not None and value > most:
                 raise TPNError(f"{flag} must be at most {most}, not {value}.")
-        if not 0 <= self.alpha < 1:
+        if self.alpha is not None and not 0 <= self.alpha < 1:
             raise TPNError(f"--alpha must be at least 0 and below 1, not {self.alpha}.")

@@ -5,15 +5,21 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 
 from tpn.errors import TPNError, TPNWarning
+from tpn.images.dataset_index import Problems
 from tpn.images.decoding import NotAnImage, decode
 from tpn.images.file_containers import LARGEST_FILE, too_large
+from tpn.images.store_cache import cache_folder
+from tpn.labelling.classifying import classify
 from tpn.labelling.labelled_folder import find_images
+from tpn.labelling.networks import find_network
+from tpn.labelling.pretrained_networks import name_network
+from tpn.labelling.saved_labelling import load_labelling
 from tpn.progress import showing
 from tpn.results import Result
 from tpn.runs.folder import find_run
@@ -21,10 +27,7 @@ from tpn.runs.loading import load_run
 from tpn.text import printable
 from tpn.training.device import computing
 from tpn.workflows.keywords import build, refuse_unknown, takes
-from tpn.workflows.options import DeviceOptions
-
-if TYPE_CHECKING:
-    from tpn.labelling.saved_labelling import Labelling
+from tpn.workflows.predict_options import PredictOptions
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
@@ -66,7 +69,7 @@ class Predictions(Result):
         )
 
 
-@takes(DeviceOptions)
+@takes(PredictOptions)
 def predict(
     run: PathLike | None,
     files: Sequence[PathLike],
@@ -76,16 +79,16 @@ def predict(
     progress: bool = True,
     **options: Any,
 ) -> Predictions:
-    """Classify images with a trained method, given a few labelled ones of each class; or by a labelling.
+    """Classify images by a pre-trained network or a trained method, given a few labelled ones; or by a labelling.
 
-    The classes need not be those of training. A transductive method uses all images at once: more images make a better
-    graph.
+    The classes need not be those of training. Without a run, the network that `tpn label` takes embeds all images, and
+    labels propagate from the labelled ones to the others. That, and any transductive method, uses all images at once:
+    more images make a better graph.
 
     Parameters
     ----------
     run : path or None
-        A run folder; or mini-conv4, whose weights ship with tpn. None: the network and the label propagation of
-        `label_folder`, which are the best for photographs.
+        A run folder; or mini-conv4, whose weights ship with tpn. None: a pre-trained network, as `backbone` says.
     files : sequence of paths
         The images to classify.
     support : path or mapping
@@ -102,18 +105,22 @@ def predict(
         Prints a line for each image; has `labels`, `confidence` and `probabilities`.
     """
     given = dict(options)
-    where = build(DeviceOptions, given)
-    refuse_unknown("predict", given, DeviceOptions)
+    settings = build(PredictOptions, given)
+    refuse_unknown("predict", given, PredictOptions)
     if isinstance(files, str | os.PathLike):
         files = [files]
     if not files:
         raise TPNError("There is nothing to classify: name at least one image.")
     if (support is None) == (labelling is None) or (labelling is not None and run is not None):
         raise TPNError("Name either the labelled images (--support) or a saved labelling (--labelling), without a run.")
-    if run is None:
-        return predict_by_labelling(files, support, labelling, progress, where)
-    assert support is not None
-    with showing(progress), computing(where.threads, where.device) as device:
+    if (run is not None or labelling is not None) and settings.backbone is not None:
+        raise TPNError("--backbone is for --support without a run: a run or a labelling has a network of its own.")
+    with showing(progress), computing(settings.threads, settings.device) as device:
+        if labelling is not None:
+            return _by_labelling(files, Path(labelling), settings, device)
+        assert support is not None
+        if run is None:
+            return _by_network(files, support_classes(support), settings, device)
         found = find_run(run)
         config = found.read_config()
         method = load_run(found, config).to(device)
@@ -142,49 +149,45 @@ def predict(
     )
 
 
-def predict_by_labelling(
-    files: Sequence[PathLike],
-    support: PathLike | Mapping[str, Sequence[PathLike]] | None,
-    saved: PathLike | None,
-    progress: bool,
-    where: DeviceOptions,
+def _by_network(
+    files: Sequence[PathLike], classes: dict[str, list[Path]], settings: PredictOptions, device: torch.device
 ) -> Predictions:
-    """Classify images as `label_folder` would: by a saved labelling, or from labelled images."""
-    from tpn.images.store_cache import cache_folder
-    from tpn.labelling.saved_labelling import load_labelling
-
-    cache = cache_folder(None)
-    with showing(progress), computing(where.threads, where.device) as device:
-        known = load_labelling(Path(saved)) if saved is not None else _label_support(support, cache, device)
-        paths, probabilities, confidence = known.predict([Path(file) for file in files], cache, device)
-    best = probabilities.argmax(1)
+    network, problems = find_network(settings, device, settings.cache), Problems()
+    named = {Path(file): file for file in files}
+    used, probabilities = classify(classes, list(named), network, cache_folder(settings.cache), device, problems)
+    name_network(settings.backbone, network.name)
+    for sentence in problems.sentences:
+        warnings.warn(sentence, TPNWarning, stacklevel=4)
+    names, best = list(classes), probabilities.argmax(1)
     return Predictions(
-        method=known.backbone,
+        method=f"LabelPropagator on {network.name}",
         transduction="yes",
-        classes=known.classes,
-        paths=[str(path) for path in paths],
-        labels=[known.classes[index] for index in best],
-        confidence=confidence,
+        classes=names,
+        paths=[str(named[file]) for file in used],
+        labels=[names[index] for index in best],
+        confidence=probabilities.max(1),
         probabilities=probabilities,
     )
 
 
-def _label_support(support: Any, cache: Path, device: torch.device) -> "Labelling":
-    """Embed the labelled images by the network that `label_folder` takes."""
-    from tpn.images.dataset_index import Problems
-    from tpn.labelling.embedding import embed
-    from tpn.labelling.networks import EFFICIENTNET, find_network
-    from tpn.labelling.saved_labelling import Labelling
-
-    classes = support_classes(support)
-    labels = {str(file.absolute()): name for name, members in classes.items() for file in members}
-    problems, network = Problems(), find_network(EFFICIENTNET, device)
-    names, features = embed(Path(), list(labels), network, cache, device, problems)
-    if problems.sentences:
-        raise TPNError(f"Labelled images cannot be used: {'. '.join(problems.sentences)}.")
-    order = list(classes)
-    codes = np.array([order.index(labels[name]) for name in names])
-    return Labelling(features, codes, order, EFFICIENTNET, network.key, {})
+def _by_labelling(
+    files: Sequence[PathLike], saved: Path, settings: PredictOptions, device: torch.device
+) -> Predictions:
+    """Classify images as `label_folder` would, by a labelling that it has saved."""
+    known = load_labelling(saved)
+    found, probabilities, confidence = known.predict(
+        [Path(file) for file in files], cache_folder(settings.cache), device
+    )
+    best = probabilities.argmax(1)
+    return Predictions(
+        method=f"LabelPropagator on {known.backbone}",
+        transduction="yes",
+        classes=known.classes,
+        paths=[str(path) for path in found],
+        labels=[known.classes[index] for index in best],
+        confidence=confidence,
+        probabilities=probabilities,
+    )
 
 
 def support_classes(support: PathLike | Mapping[str, Sequence[PathLike]]) -> dict[str, list[Path]]:
