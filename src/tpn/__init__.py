@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from tpn.workflows.predict import Predictions, predict
     from tpn.workflows.pretrain import pretrain
     from tpn.workflows.splits import SplitsResult, train_splits
+    from tpn.workflows.studio import studio
     from tpn.workflows.train import TrainingRun, train
 
 __version__ = "0.1.0"
@@ -74,6 +75,7 @@ _HOMES = {
     "workflows.predict": ("Predictions", "predict"),
     "workflows.pretrain": ("pretrain",),
     "workflows.splits": ("SplitsResult", "train_splits"),
+    "workflows.studio": ("studio",),
     "workflows.train": ("TrainingRun", "train"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -81,7 +83,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [  # noqa: RUF022 (loaded lazily, in the order of use)
     "open_images", "images_from", "data_info", "prepare_data", "show_data",
     "train", "pretrain", "train_splits", "evaluate", "compare", "benchmark", "predict", "plot_run", "load",
-    "label_folder", "embed_images", "open_features", "LabelPropagator", "LabelledSplit", "FeatureScaler",
+    "label_folder", "studio", "embed_images", "open_features", "LabelPropagator", "LabelledSplit", "FeatureScaler",
     "reproduce", "list_experiments",
     "list_methods", "describe_methods", "register_method", "list_backbones", "register_backbone",
     "describe_backbones", "get_backbone",

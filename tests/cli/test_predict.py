@@ -167,3 +167,21 @@ def test_wrong_input(place, runs, maml_run, refused, arguments, complaint):
     write_folder(place / "two", {"a/1.png": content, "b/1.png": content})
     write_folder(place / "broken", {"a/1.png": content, "b/bad.png": content[:50]})
     assert complaint in refused("predict", *(one.format(one=runs / "one", maml=maml_run) for one in arguments))
+
+
+def test_a_labelling_is_saved_and_applied_to_new_images(place, capsys, monkeypatch, refused):
+    monkeypatch.setenv("TPN_CACHE", str(place / "cache"))
+    few = ["path,label", *(f"{name}/0.png,{name}" for name in CLASSES)]
+    (place / "few.csv").write_text("\n".join(few), encoding="utf-8")
+    options = ["--backbone", "mini-conv4", "--no-page", "--save", "saved.tpn"]
+    assert main(["label", "support", "--labels", "few.csv", *options]) == 0
+    found, _ = results(capsys, "--labelling", "saved.tpn", *FILES)
+    assert [one["path"] for one in found["predictions"]] == FILES
+    assert all(0 <= one["confidence"] <= 1 for one in found["predictions"])
+    again, _ = results(capsys, "--labelling", "saved.tpn", *FILES)
+    assert again == found
+    assert "saved.tpn exists" in refused("label", "support", "--labels", "few.csv", *options, "--out", "x.csv")
+    content = (place / "saved.tpn").read_bytes()
+    (place / "saved.tpn").write_bytes(content[:-100])
+    assert "damaged" in refused("predict", "--labelling", "saved.tpn", *FILES)
+    assert "--support" in refused("predict", *FILES)

@@ -15,6 +15,7 @@ from tpn.text import shortened
 
 COMMANDS = {
     "label": "label the rest of a folder of images, from the labels of a few",
+    "studio": "label a folder of images in the browser, and watch the labels spread",
     "embed": "embed a folder of images once, into shards of features, here or on a Ray cluster",
     "predict": "classify single images, given a few labelled ones of each class",
     "train": "train a method by episodes, or resume a training",
@@ -43,6 +44,7 @@ Try it on the drawings that ship with the package:
   tpn plot runs/first
 
 Or on your own images:
+  tpn studio photos
   tpn label photos --labels few.csv --suggest 20
 
 `tpn COMMAND --help` explains a command and all its options; `tpn --version` prints the version.

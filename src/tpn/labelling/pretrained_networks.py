@@ -32,7 +32,10 @@ LITE = {
     "efficientnet-lite1": efficientnet_lite.EfficientNetLite1,
     "efficientnet-lite2": efficientnet_lite.EfficientNetLite2,
 }
-ADVICE = "A better one: `tpn backbones get tinyvit-5m`."
+ADVICE = (
+    "A stronger one is a command away: `tpn backbones get tinyvit-5m` (21 MB); with five labels of each of 81 kinds of "
+    "groceries it was right on 84 % of the photographs instead of 73 %."
+)
 DINOV2 = {"dinov2-s": ViTS14, "dinov2-b": ViTB14}
 
 

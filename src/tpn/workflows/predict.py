@@ -19,6 +19,7 @@ from tpn.labelling.classifying import classify
 from tpn.labelling.labelled_folder import find_images
 from tpn.labelling.networks import find_network
 from tpn.labelling.pretrained_networks import name_network
+from tpn.labelling.saved_labelling import load_labelling
 from tpn.progress import showing
 from tpn.results import Result
 from tpn.runs.folder import find_run
@@ -72,12 +73,13 @@ class Predictions(Result):
 def predict(
     run: PathLike | None,
     files: Sequence[PathLike],
-    support: PathLike | Mapping[str, Sequence[PathLike]],
+    support: PathLike | Mapping[str, Sequence[PathLike]] | None = None,
     *,
+    labelling: PathLike | None = None,
     progress: bool = True,
     **options: Any,
 ) -> Predictions:
-    """Classify images by a pre-trained network or a trained method, given a few labelled ones of each class.
+    """Classify images by a pre-trained network or a trained method, given a few labelled ones; or by a labelling.
 
     The classes need not be those of training. Without a run, the network that `tpn label` takes embeds all images, and
     labels propagate from the labelled ones to the others. That, and any transductive method, uses all images at once:
@@ -91,6 +93,8 @@ def predict(
         The images to classify.
     support : path or mapping
         The labelled images: a folder with a sub-folder for each class, or class -> paths.
+    labelling : path
+        A labelling that `label_folder(save=...)` wrote, instead of `run` and `support`.
     progress : bool, default=True
         Show progress.
     {options}
@@ -107,9 +111,14 @@ def predict(
         files = [files]
     if not files:
         raise TPNError("There is nothing to classify: name at least one image.")
-    if run is not None and settings.backbone is not None:
-        raise TPNError("--backbone is for predictions without a run, which has a network of its own.")
+    if (support is None) == (labelling is None) or (labelling is not None and run is not None):
+        raise TPNError("Name either the labelled images (--support) or a saved labelling (--labelling), without a run.")
+    if (run is not None or labelling is not None) and settings.backbone is not None:
+        raise TPNError("--backbone is for --support without a run: a run or a labelling has a network of its own.")
     with showing(progress), computing(settings.threads, settings.device) as device:
+        if labelling is not None:
+            return _by_labelling(files, Path(labelling), settings, device)
+        assert support is not None
         if run is None:
             return _by_network(files, support_classes(support), settings, device)
         found = find_run(run)
@@ -157,6 +166,26 @@ def _by_network(
         paths=[str(named[file]) for file in used],
         labels=[names[index] for index in best],
         confidence=probabilities.max(1),
+        probabilities=probabilities,
+    )
+
+
+def _by_labelling(
+    files: Sequence[PathLike], saved: Path, settings: PredictOptions, device: torch.device
+) -> Predictions:
+    """Classify images as `label_folder` would, by a labelling that it has saved."""
+    known = load_labelling(saved)
+    found, probabilities, confidence = known.predict(
+        [Path(file) for file in files], cache_folder(settings.cache), device
+    )
+    best = probabilities.argmax(1)
+    return Predictions(
+        method=f"LabelPropagator on {known.backbone}",
+        transduction="yes",
+        classes=known.classes,
+        paths=[str(path) for path in found],
+        labels=[known.classes[index] for index in best],
+        confidence=confidence,
         probabilities=probabilities,
     )
 
