@@ -112,9 +112,8 @@ def options_of(command: str) -> list[Option]:
     from importlib import import_module
 
     module = import_module(f"tpn.cli.{command}")
-    kind = next(
-        value for key, value in vars(module).items() if key.lower() == command and isinstance(value, type)
-    )  # Train, Label, …
+    own = {key.lower(): value for key, value in vars(module).items() if isinstance(value, type)}
+    kind = own.get(command) or own[f"{command}command"]  # Train, Label, …
     kinds = [kind, *([method_settings("tpn")] if command in ("train", "splits", "pretrain") else [])]
     found: dict[str, Option] = {}
     for one in kinds:

@@ -64,11 +64,13 @@ def hostile(chance: random.Random) -> tuple[Any, Any, dict[str, Any], str]:
     what = [f"{count} points of {width} numbers"]
     if chance.random() < 0.6:
         scale = chance.choice(SCALES)
-        points = points * scale
+        with np.errstate(over="ignore"):
+            points = points * scale
         what.append(f"scale {scale:g}")
     if chance.random() < 0.3:
         rows = numbers.random(count) < 0.3
-        points[rows] = points[rows] * chance.choice(SCALES)
+        with np.errstate(over="ignore"):
+            points[rows] = points[rows] * chance.choice(SCALES)
         what.append("some rows scaled")
     if chance.random() < 0.3:
         points[numbers.integers(0, count, count // 2)] = points[0]
