@@ -10,11 +10,10 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from torture.campaign import Campaign, Case
-from torture.making import TINY, flags
+from torture.making import TINY, flags, load_everything, trained_methods
 from torture.sandbox import call, forked
 from tpn.cli import COMMANDS, main
 from tpn.cli.help import flag_name
-from tpn.methods._registry import list_methods
 from tpn.workflows.settings import method_settings
 
 AT_ONCE = 20
@@ -43,6 +42,7 @@ class CommandLines(Campaign):
 
     def prepare(self) -> None:
         warnings.simplefilter("ignore")
+        load_everything()
         self.run_folder = self.workspace / "run"
         if not (self.run_folder / "model.safetensors").is_file():
             code, printed = call(main, ["train", "tpn", *flags(**{**TINY, "episodes": 2}, out=self.run_folder)])
@@ -92,7 +92,7 @@ class CommandLines(Campaign):
     def valid(self, name: str, chance: random.Random) -> list[str]:
         """Return a whole command, which would take long if it were not refused."""
         run = str(self.run_folder)
-        method = chance.choice(list_methods())
+        method = chance.choice(trained_methods())
         return {
             "label": ["label", str(self.workspace), "--out", "labels.csv"],
             "predict": ["predict", run, "nothing.png", "--support", "nothing"],
@@ -103,6 +103,7 @@ class CommandLines(Campaign):
             "compare": ["compare", run, run],
             "paper": ["paper", "table1", "--out", "new"],
             "plot": ["plot", run, "--out", "new"],
+            "benchmark": ["benchmark", run, "--out", "new"],
         }.get(name, [name])
 
 

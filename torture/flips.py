@@ -32,9 +32,10 @@ class Flips(Campaign):
         self.images = self.workspace / "images"
         if not (run / "model.safetensors").is_file():
             shutil.rmtree(run, ignore_errors=True)
-            tpn.train("protonet", "quickdraw", out=run, progress=False, **TINY)
             write_images(self.images)
             write_photos(photos)
+            cache = self.workspace / "cache"
+            tpn.train("protonet", f"folder:{self.images}", out=run, cache=cache, progress=False, **TINY)
         self.whole = {"run": run, "store": self.workspace / "store", "features": self.workspace / "features"}
         self.readers: dict[str, Callable[[Path], str]] = {
             "run": read_run,

@@ -1,9 +1,11 @@
 """Mutated foreign files: images, archives, pickles, arrays, lists. Nothing in them runs, and all of them are read or
 refused, in little time and memory."""
 
-import json
 import os
 import random
+import shutil
+import time
+import traceback
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -44,15 +46,13 @@ class ForeignFiles(Campaign):
             case.failures.append(f"it took {ended.memory / 1e9:.2f} GB")
         case.failures += ended.result or []
         if not case.failures:
-            _remove(folder)
+            shutil.rmtree(folder, ignore_errors=True)
         return case
 
     def _work(self, seed: Seed, number: int, folder: Path, progress: Path) -> Callable[[], list[str]]:
         chance = random.Random(f"{self.seed} {seed.name} {number}")
 
         def work() -> list[str]:
-            import time
-
             warnings.simplefilter("ignore")
             failures = []
             for attempt in range(AT_ONCE):
@@ -65,15 +65,13 @@ class ForeignFiles(Campaign):
                 except TPNError as refusal:
                     if len(str(refusal)) > 100_000:
                         failures.append(f"mutation {attempt} ({how}): a message of {len(str(refusal)):,} characters")
+                except Exception as failure:
+                    place = traceback.extract_tb(failure.__traceback__)[-1]
+                    where = f"{Path(place.filename).name}, line {place.lineno}"
+                    failures.append(f"mutation {attempt} ({how}): {type(failure).__name__} in {where}: {failure}")
+                    (folder / f"mutated-{attempt}").write_bytes(content)
                 if (took := time.process_time() - start) > MOST_SECONDS:
                     failures.append(f"mutation {attempt} ({how}): it took {took:.1f} s")
-            json.dumps(failures)
             return failures
 
         return work
-
-
-def _remove(folder: Path) -> None:
-    import shutil
-
-    shutil.rmtree(folder, ignore_errors=True)

@@ -11,10 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from torture.campaign import Campaign, Case
-from torture.making import TINY, files_of, flags, unfinished, write_images, write_photos
+from torture.making import (
+    TINY,
+    files_of,
+    flags,
+    load_everything,
+    trained_methods,
+    unfinished,
+    write_images,
+    write_photos,
+)
 from torture.sandbox import call
 from tpn.cli import main
-from tpn.methods._registry import list_methods
+from tpn.methods._registry import find_method
 
 CALLS = ("fsync", "replace", "rename", "unlink", "mkdir", "open", "pwrite")
 """The system calls, as functions of `os`, at which a process is killed."""
@@ -38,7 +47,7 @@ class Kills(Campaign):
 
     def prepare(self) -> None:
         warnings.simplefilter("ignore")
-        _load_everything()
+        load_everything()
         self.images, self.photos = self.workspace / "images", self.workspace / "photos"
         if not self.photos.is_dir():
             write_images(self.images)
@@ -46,11 +55,13 @@ class Kills(Campaign):
         self.run_folder = self.workspace / "network"
         if not (self.run_folder / "model.safetensors").is_file():
             shutil.rmtree(self.run_folder, ignore_errors=True)
-            assert call(main, ["train", "tpn", *flags(**TINY, out=self.run_folder)])[0] == 0
+            data = {"data": f"folder:{self.images}", "cache": self.workspace / "cache"}
+            code, printed = call(main, ["train", "tpn", *flags(**TINY, **data, out=self.run_folder)])
+            assert code == 0, printed
         self.expected: dict[str, dict[str, bytes]] = {}
 
     def run(self, number: int, chance: random.Random) -> Case:
-        kinds = [f"train {method}" for method in list_methods()] + ["pretrain", "prepare", "paper", *LABEL]
+        kinds = [f"train {method}" for method in trained_methods()] + ["pretrain", "prepare", "paper", *LABEL]
         kind = kinds[number % len(kinds)]
         folder = self.workspace / "killed"
         shutil.rmtree(folder, ignore_errors=True)
@@ -95,7 +106,7 @@ class Kills(Campaign):
         if kind.startswith("train") or kind == "pretrain":
             first = kind.split()
             settings: dict[str, Any] = {**TINY, "out": folder / "run", "resume": True}
-            if kind == "pretrain":
+            if kind == "pretrain" or find_method(first[1]).info.learns_from == "mini-batches":
                 settings["batch_size"] = 8
             return Command([*first, *flags(**settings)], _results_of_a_run)
         if kind == "prepare":
@@ -158,13 +169,3 @@ def _numbers_of_paper(folder: Path) -> dict[str, bytes]:
 def _labels(folder: Path) -> dict[str, bytes]:
     files = files_of(folder)
     return {name: content for name, content in files.items() if not name.startswith("cache/")}
-
-
-def _load_everything() -> None:
-    """Import what the commands would import, slowly, in each forked process; torch must not be used before forking."""
-
-    import tpn.labelling.embedding
-    import tpn.paper.workers
-    import tpn.semi_supervised.label_propagator
-    import tpn.workflows.label
-    import tpn.workflows.train  # noqa: F401

@@ -1,17 +1,21 @@
 """Small runs, folders of images and caches that campaigns start from."""
 
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from tpn.files import make_folder
+from tpn.methods._registry import find_method, list_methods
 
 TINY: dict[str, Any] = {
     "way": 3, "shot": 1, "query": 2, "episodes": 8, "validate_every": 2, "validation_episodes": 2,
     "image_size": 16, "backbone": "conv4-32", "threads": 1,
 }  # fmt: skip
+TRAINED_HEADS = ("label-propagation", "protonet", "soft-kmeans")
 CLASSES = {"train": ("ant", "bee", "cat"), "val": ("cow", "dog", "elk"), "test": ("fox", "hen", "pig")}
 
 
@@ -48,6 +52,11 @@ def write_photos(folder: Path, seed: int = 0) -> Path:
     return folder
 
 
+def trained_methods() -> list[str]:
+    """Return the methods that are trained: all but most heads, which use the weights of other runs."""
+    return [name for name in list_methods() if name in TRAINED_HEADS or not find_method(name).info.head]
+
+
 def files_of(folder: Path) -> dict[str, bytes]:
     """Return the content of every file below a folder, except locks, logs and what TensorBoard writes."""
     return {
@@ -60,3 +69,16 @@ def files_of(folder: Path) -> dict[str, bytes]:
 def unfinished(folder: Path) -> list[str]:
     """Return what unfinished files and folders there are."""
     return sorted(path.name for path in folder.rglob("*.part"))
+
+
+def load_everything() -> None:
+    """Import what commands would import, slowly, in each forked process; torch must not be used before forking."""
+    import tyro  # noqa: F401
+
+    import tpn.labelling.embedding
+    import tpn.paper.workers
+    import tpn.semi_supervised.label_propagator  # noqa: F401
+
+    for package in ("tpn.workflows", "tpn.cli"):
+        for module in iter_modules(import_module(package).__path__):
+            import_module(f"{package}.{module.name}")

@@ -29,9 +29,11 @@ if TYPE_CHECKING:
     from tpn.semi_supervised.feature_scaling import FeatureScaler
     from tpn.semi_supervised.label_propagator import LabelPropagator
     from tpn.semi_supervised.labelled_split import LabelledSplit
+    from tpn.workflows.backbones import BackboneList, describe_backbones, get_backbone
     from tpn.workflows.benchmark import BenchmarkResult, benchmark
     from tpn.workflows.compare import Comparison, compare
     from tpn.workflows.data import DataInfo, data_info, prepare_data, show_data
+    from tpn.workflows.embed import Embedded, embed_images, open_features
     from tpn.workflows.evaluate import EvaluationResult, evaluate
     from tpn.workflows.label import label_folder
     from tpn.workflows.methods import MethodList, describe_methods
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from tpn.workflows.predict import Predictions, predict
     from tpn.workflows.pretrain import pretrain
     from tpn.workflows.splits import SplitsResult, train_splits
+    from tpn.workflows.studio import studio
     from tpn.workflows.train import TrainingRun, train
 
 __version__ = "0.1.0"
@@ -58,9 +61,11 @@ _HOMES = {
     "semi_supervised.feature_scaling": ("FeatureScaler",),
     "semi_supervised.label_propagator": ("LabelPropagator",),
     "semi_supervised.labelled_split": ("LabelledSplit",),
+    "workflows.backbones": ("BackboneList", "describe_backbones", "get_backbone"),
     "workflows.benchmark": ("BenchmarkResult", "benchmark"),
     "workflows.compare": ("Comparison", "compare"),
     "workflows.data": ("DataInfo", "data_info", "prepare_data", "show_data"),
+    "workflows.embed": ("Embedded", "embed_images", "open_features"),
     "workflows.evaluate": ("EvaluationResult", "evaluate"),
     "labelling.folder_labels": ("FolderLabels",),
     "workflows.label": ("label_folder",),
@@ -70,6 +75,7 @@ _HOMES = {
     "workflows.predict": ("Predictions", "predict"),
     "workflows.pretrain": ("pretrain",),
     "workflows.splits": ("SplitsResult", "train_splits"),
+    "workflows.studio": ("studio",),
     "workflows.train": ("TrainingRun", "train"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -77,12 +83,13 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [  # noqa: RUF022 (loaded lazily, in the order of use)
     "open_images", "images_from", "data_info", "prepare_data", "show_data",
     "train", "pretrain", "train_splits", "evaluate", "compare", "benchmark", "predict", "plot_run", "load",
-    "label_folder", "LabelPropagator", "LabelledSplit", "FeatureScaler",
+    "label_folder", "studio", "embed_images", "open_features", "LabelPropagator", "LabelledSplit", "FeatureScaler",
     "reproduce", "list_experiments",
     "list_methods", "describe_methods", "register_method", "list_backbones", "register_backbone",
+    "describe_backbones", "get_backbone",
     "Images", "Split", "Setting", "Episode", "Task", "TrainingTask", "Method", "Info", "Config", "Dimensions",
     "TrainingRun", "EvaluationResult", "Comparison", "BenchmarkResult", "Predictions", "SplitsResult", "FolderLabels",
-    "DataInfo", "RunPlots", "MethodList", "PaperResult",
+    "Embedded", "DataInfo", "RunPlots", "MethodList", "BackboneList", "PaperResult",
     "TPNError", "TPNWarning", "Interrupted", "__version__",
 ]  # fmt: skip
 

@@ -72,7 +72,7 @@ def test_wrong_options(refused, tmp_path, monkeypatch, arguments, complaint):
         (["--data", "cifar"], "Unknown data 'cifar'"),
         (["--batch-norm", "frozen"], "invalid choice 'frozen'"),
         (["--per-episode", "no/such/folder/file.csv"], "Cannot write no/such/folder/file.csv: There is no folder"),
-        (["--per-episode", ""], "Cannot write .: Is a directory"),
+        (["--per-episode", ""], "The value of --per-episode is empty"),
         (["--threads", "99999999999"], "--threads must be at least 1 and at most 1024"),
         (["--seed", "-3"], "--seed must be at least 0 and below 2^63, not -3"),
     ],

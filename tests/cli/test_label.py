@@ -13,7 +13,7 @@ import pytest
 
 from tests.images.making import as_files, encode, make_images, write_folder
 from tpn.cli import main
-from tpn.labelling import embedding
+from tpn.labelling import embedding_pipeline
 from tpn.workflows.keywords import option_fields
 from tpn.workflows.label_options import LabelOptions
 
@@ -100,7 +100,7 @@ def test_every_image_has_a_label_and_a_confidence(place, capsys):
     assert label() == 0
     found = rows()
     assert [row["path"] for row in found] == NAMES
-    assert list(found[0]) == ["path", "label", "confidence"]
+    assert list(found[0])[:3] == ["path", "label", "confidence"]
     assert all(row["label"] == row["path"].split()[0] for row in found)
     sure = {row["path"]: float(row["confidence"]) for row in found}
     assert sure["blue 0.png"] == sure["red 0.png"] == 1
@@ -165,11 +165,43 @@ def test_suggestions_are_filled_in_and_handed_back(place):
         assert (found[row["path"]]["label"], found[row["path"]]["confidence"]) == ("green", "1.0000")
 
 
-def test_what_was_found_can_be_handed_back(place):
+def test_what_was_found_can_be_handed_back(place, capsys):
     assert label("--no-page") == 0
     assert label("--out", "again.csv", labels=["labels.csv"]) == 0
-    assert [row["label"] for row in rows("again.csv")] == [row["label"] for row in rows()]
-    assert {row["confidence"] for row in rows("again.csv")} == {"1.0000"}
+    assert rows("again.csv") == rows(), "guesses do not become labels"
+    assert "14 rows are guesses" in capsys.readouterr().err
+    text = (place / "labels.csv").read_text().replace("blue 5.png,blue", "blue 5.png,green")
+    (place / "labels.csv").write_text(text)
+    assert label("--out", "third.csv", labels=["labels.csv"]) == 0
+    assert [row["path"] for row in rows("third.csv") if row["source"] == "given"] == [
+        "blue 0.png", "blue 5.png", "red 0.png",
+    ]  # fmt: skip
+
+
+def test_from_no_label_at_all(place, capsys):
+    """A first set that covers the folder, filled in, and so on with a class that was not there before."""
+    assert main(["label", "photos", "--features", "features.npy", "--suggest", "2"]) == 0
+    assert "16 images, no labels yet" in capsys.readouterr().out
+    asked = rows("labels-suggestions.csv")
+    assert sorted(row["path"].split()[0] for row in asked) == ["blue", "red"], "one of each"
+    assert {row["label"] for row in rows()} == {""}
+    assert "A first set" in (place / "labels.html").read_text()
+    write_list("first.csv", {row["path"]: row["path"].split()[0] for row in asked})
+    assert label("--out", "next.csv", labels=["first.csv"]) == 0
+    assert all(row["label"] == row["path"].split()[0] for row in rows("next.csv"))
+    assert label("--suggest", "6", "--max-per-class", "2", "--out", "few-of-each.csv") == 0
+    assert len(rows("few-of-each-suggestions.csv")) == 4
+
+
+def test_a_session_keeps_labels_between_calls(place):
+    assert label("--session") == 0
+    assert main(["label", "photos", "--features", "features.npy", "--session", "--out", "again.csv"]) == 0
+    assert rows("again.csv") == rows()
+    write_list("more.csv", {"blue 3.png": "green", "red 0.png": "crimson"})
+    assert label("--session", "--out", "third.csv", labels=["more.csv"]) == 0
+    given = {row["path"]: row["label"] for row in rows("third.csv") if row["source"] == "given"}
+    assert given == {"blue 0.png": "blue", "blue 3.png": "green", "red 0.png": "crimson"}
+    assert sorted(path.name for path in (place / "photos" / ".tpn").iterdir()) == [".lock", "journal.jsonl"]
 
 
 @pytest.mark.parametrize("how", ["--copy-to", "--link-to"])
@@ -243,7 +275,8 @@ def test_the_network_that_comes_with_it(place, capsys, monkeypatch):
     assert "1 image cannot be read" in captured.err
     assert "broken.png" in captured.err
     assert all(row["label"] == row["path"].split()[0] for row in rows())
-    monkeypatch.setattr(embedding, "_embed_batch", lambda _, batch, *__: {} if all(one.why for one in batch) else 1 / 0)
+    unreadable = lambda decoded: all(isinstance(one, str) for one in decoded.values())  # noqa: E731
+    monkeypatch.setattr(embedding_pipeline, "_embed_pixels", lambda one, *_: one if unreadable(one) else 1 / 0)
     assert main([*call, "--force"]) == 0, "features come from the cache"
     again = json.loads(capsys.readouterr().out)
     assert {**again, "seconds": 0} == {**first, "seconds": 0}
@@ -273,7 +306,7 @@ def test_a_run_of_ones_own(place, colour_run, capsys, scale):
 def test_networks_that_do_not_fit(place, runs, refused):
     call = ["label", "photos", "--labels", "few.csv", "--backbone"]
     assert "backbone 'resnet'" in refused(*call, "resnet")
-    assert "backbone ''" in refused(*call, "")
+    assert "--backbone is empty" in refused(*call, "")
     assert "1 channel" in refused(*call, runs / "one")
     learned = ["label", "photos", "--labels", "few.csv", "--length-scale", "learned"]
     assert "--length-scale learned" in refused(*learned)
@@ -313,7 +346,7 @@ def test_nothing_is_replaced_without_being_asked(place, refused):
         (["--device", "tpu"], "tpu"),
         (["--threads", "0"], "--threads must be"),
         (["--out", "."], "Is a directory"),
-        (["--out", ""], "Is a directory"),
+        (["--out", ""], "--out is empty"),
         (["--out", "/"], "Is a directory"),
         (["--out", "no/such/folder.csv"], "There is no folder"),
         (["--page", "photos"], "Is a directory"),
@@ -354,7 +387,7 @@ def test_a_list_named_in_another_way_is_not_written_over(place, refused):
         ("nowhere", "nowhere does not exist"),
         ("few.csv", "few.csv is a file, not a folder"),
         ("empty", "There are no images in empty"),
-        ("", "There are no images in ."),
+        ("", "An argument is empty"),
     ],
 )
 def test_wrong_folders(place, refused, folder, complaint):
@@ -467,9 +500,18 @@ def test_labels_of_images_that_cannot_be_read(place, refused):
     assert "blue 0.png" in error
 
 
-def test_a_damaged_cache(place, refused):
+def test_a_damaged_cache_is_made_again(place, capsys):
     (place / "cache").mkdir()
     (place / "cache" / "features.sqlite").write_bytes(b"no database at all" * 100)
-    error = refused("label", "photos", "--labels", "few.csv")
-    assert "features.sqlite" in error
-    assert "--cache" in error
+    assert main(["label", "photos", "--labels", "few.csv", "--no-page"]) == 0
+    captured = capsys.readouterr()
+    assert "features.sqlite was damaged; it is made again." in captured.err
+    assert "Traceback" not in captured.err
+    assert all(row["label"] == row["path"].split()[0] for row in rows())
+    assert "tpn backbones get" in captured.err, "what a better network would bring"
+
+
+def test_one_label_of_each_class_is_nothing_to_remark_on(place, capsys):
+    np.save(place / "features.npy", np.random.default_rng(0).normal(size=(16, 4)))
+    assert main(["label", "photos", "--labels", "few.csv", "--features", "features.npy", "--no-page"]) == 0
+    assert "unique classes" not in capsys.readouterr().err

@@ -118,9 +118,34 @@ def test_when_nothing_can_be_read(place, runs, capsys):
     assert captured.err.splitlines()[-1].startswith("tpn: None of the files can be read")
 
 
+def test_without_a_run_the_good_network_is_taken(tmp_path, capsys):
+    """As `tpn label` does it: the best network at hand, and labels that propagate."""
+    rng = np.random.default_rng(0)
+    colours = {"red": (220, 40, 30), "green": (30, 200, 60), "blue": (40, 60, 220)}
+    truth = {}
+    for name, colour in colours.items():
+        for index in range(6):
+            pixels = np.clip(rng.normal(colour, 25, (40, 40, 3)), 0, 255).astype(np.uint8)
+            folder = tmp_path / "support" / name if index < 2 else tmp_path / "new"
+            write_folder(folder, {f"{name[0]}{index}.png": encode(pixels)})
+            truth |= {str(folder / f"{name[0]}{index}.png"): name} if index >= 2 else {}
+    (tmp_path / "new" / "broken.png").write_bytes(b"nothing")
+    files = [*truth, str(tmp_path / "new" / "broken.png")]
+    result, notes = results(capsys, *files, "--support", tmp_path / "support", "--cache", tmp_path / "cache")
+    assert result["method"] == "LabelPropagator on efficientnet-lite0"
+    assert {one["path"]: one["label"] for one in result["predictions"]} == truth
+    assert "Network: efficientnet-lite0" in notes
+    assert "Note: 1 image cannot be read" in notes
+    for one in result["predictions"]:
+        assert sum(one["probabilities"].values()) == pytest.approx(1)
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
+        (["{one}", FILES[0], "--support", "support", "--backbone", "efficientnet-lite0"], "without a run"),
+        ([FILES[0], "--support", "broken", "--backbone", "mini-conv4"], "bad.png cannot be used"),
+        ([FILES[0], "--support", "support", "--backbone", "unknown"], "Unknown backbone 'unknown'"),
         (["{one}", "--support", "support"], "at least one image"),
         (["{one}", FILES[0]], "required"),
         (["nowhere", FILES[0], "--support", "support"], "nowhere does not exist"),
@@ -142,3 +167,21 @@ def test_wrong_input(place, runs, maml_run, refused, arguments, complaint):
     write_folder(place / "two", {"a/1.png": content, "b/1.png": content})
     write_folder(place / "broken", {"a/1.png": content, "b/bad.png": content[:50]})
     assert complaint in refused("predict", *(one.format(one=runs / "one", maml=maml_run) for one in arguments))
+
+
+def test_a_labelling_is_saved_and_applied_to_new_images(place, capsys, monkeypatch, refused):
+    monkeypatch.setenv("TPN_CACHE", str(place / "cache"))
+    few = ["path,label", *(f"{name}/0.png,{name}" for name in CLASSES)]
+    (place / "few.csv").write_text("\n".join(few), encoding="utf-8")
+    options = ["--backbone", "mini-conv4", "--no-page", "--save", "saved.tpn"]
+    assert main(["label", "support", "--labels", "few.csv", *options]) == 0
+    found, _ = results(capsys, "--labelling", "saved.tpn", *FILES)
+    assert [one["path"] for one in found["predictions"]] == FILES
+    assert all(0 <= one["confidence"] <= 1 for one in found["predictions"])
+    again, _ = results(capsys, "--labelling", "saved.tpn", *FILES)
+    assert again == found
+    assert "saved.tpn exists" in refused("label", "support", "--labels", "few.csv", *options, "--out", "x.csv")
+    content = (place / "saved.tpn").read_bytes()
+    (place / "saved.tpn").write_bytes(content[:-100])
+    assert "damaged" in refused("predict", "--labelling", "saved.tpn", *FILES)
+    assert "--support" in refused("predict", *FILES)

@@ -54,6 +54,15 @@ def test_a_damaged_or_cut_tar_is_refused(tmp_path, damage, compression):
         open_images(f"folder:{tmp_path / 'a.tar'}", SIZE, cache=tmp_path / "cache")
 
 
+def test_a_compressed_tar_that_is_cut_anywhere_is_refused(tmp_path):
+    for mode in MODES[1:]:
+        whole = tar_bytes(FILES, mode)
+        for length in (11, 20, 40, len(whole) // 2, len(whole) - 1):
+            (tmp_path / "a.tar").write_bytes(whole[:length])
+            with pytest.raises(TPNError, match="a.tar is .*damaged"):
+                open_images(f"folder:{tmp_path / 'a.tar'}", SIZE, cache=tmp_path / "cache")
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
 def test_whole_tars_of_every_kind_are_read(tmp_path, mode, form):

@@ -2,8 +2,11 @@
 
 import os
 import shutil
+import sqlite3
 import threading
 import warnings
+from contextlib import closing
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -12,10 +15,10 @@ from PIL import Image
 
 from tests.images.making import encode, smooth
 from tests.labelling.making import NAMES, outcome, write_images
-from tpn.errors import TPNError
+from tpn.errors import TPNError, TPNWarning
 from tpn.images.dataset_index import Problems
-from tpn.labelling import embedding, page
-from tpn.labelling.embedding import embed
+from tpn.labelling import embedding_pipeline, page
+from tpn.labelling.embedding import embed, embed_in_chunks
 from tpn.labelling.feature_cache import FILE, FeatureCache, facts_of
 from tpn.labelling.labelled_folder import find_images
 from tpn.labelling.networks import LazyNetwork, Network
@@ -64,7 +67,7 @@ def test_the_second_time_nothing_is_computed(photos, tmp_path):
 
 def test_what_is_known_is_not_even_read(photos, tmp_path, monkeypatch):
     embed_all(photos, mean_colour(), tmp_path / "cache")
-    monkeypatch.setattr(embedding, "_decode", lambda *_: refuses_to_load())
+    monkeypatch.setattr(embedding_pipeline, "_read", lambda *_: refuses_to_load())
     embed_all(photos, NOT_NEEDED, tmp_path / "cache")
 
 
@@ -119,7 +122,7 @@ def test_other_networks_have_features_of_their_own(photos, tmp_path):
 
 
 def test_an_interruption_keeps_what_was_embedded(photos, tmp_path, monkeypatch):
-    monkeypatch.setattr(embedding, "IMAGES_AT_ONCE", 2)
+    monkeypatch.setattr(embedding_pipeline, "IMAGES_AT_ONCE", 2)
     seen = []
 
     def interrupted(images):
@@ -171,10 +174,16 @@ def test_warnings_are_heard_after_threads_have_silenced_them(photos, tmp_path, m
 
     for name in NAMES[1:4]:
         os.remove(photos / name)
-    monkeypatch.setattr(embedding, "decode", decode)
+    monkeypatch.setattr(embedding_pipeline, "decode", decode)
     monkeypatch.setattr(page, "thumbnail", decode)
+    monkeypatch.setattr(embedding_pipeline, "EMBEDDED_AT_ONCE", 1)
     before = list(warnings.filters)
-    embed_all(photos, mean_colour(), tmp_path / "cache")
+    torch.set_num_threads(2)  # and so as many threads that decode
+    try:
+        embed_all(photos, mean_colour(), tmp_path / "cache")
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
     assert warnings.filters == before
     for event in (*entered, left):
         event.clear()
@@ -198,21 +207,136 @@ def test_features_that_are_not_numbers(photos, tmp_path):
     assert sum(seen) == len(NAMES), "they are not kept"
 
 
-def test_a_damaged_cache(photos, tmp_path):
+@pytest.mark.parametrize("damage", ["junk", "cut", "overwritten", "another schema", "empty"])
+def test_a_cache_that_is_no_database_is_made_again(photos, tmp_path, damage):
+    _, before = embed_all(photos, mean_colour(), tmp_path / "cache")
+    file = tmp_path / "cache" / FILE
+    content = bytearray(file.read_bytes())
+    if damage == "another schema":
+        with closing(sqlite3.connect(file)) as database:
+            database.executescript("DROP TABLE features; CREATE TABLE features (other TEXT)")
+    else:
+        content[4096:] = b"\xa5" * len(content[4096:])
+        junk = b"SQLite format 3\0" + b"junk" * 500
+        file.write_bytes({"junk": junk, "cut": content[:5000], "overwritten": content, "empty": b""}[damage])
+    seen = []
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        _, after = embed_all(photos, mean_colour(seen), tmp_path / "cache")
+    assert [str(one.message) for one in heard] == (
+        [] if damage == "empty" else [f"The cache of features {file} was damaged; it is made again."]
+    )
+    assert sum(seen) == len(NAMES)
+    assert (after == before).all()
+    embed_all(photos, NOT_NEEDED, tmp_path / "cache")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE features SET numbers = substr(numbers, 1, 7)",
+        "UPDATE features SET numbers = 'some text'",
+        "UPDATE features SET numbers = x'0000c07f0000c07f0000c07f'",
+        "UPDATE features SET numbers = x'0000803f0000803f0000803f'",
+        "UPDATE features SET numbers = 3.5",
+        "UPDATE features SET digest = 'x'",
+        "UPDATE features SET network = 'other'",
+        "UPDATE OR IGNORE files SET content = (SELECT content FROM files LIMIT 1)",
+        "UPDATE files SET content = 7",
+        "UPDATE files SET content = CAST(x'ff00fe' AS TEXT)",
+        "UPDATE files SET facts = CAST(x'ff00fe' AS TEXT)",
+    ],
+)
+def test_a_damaged_row_is_made_again(photos, tmp_path, damage):
+    _, before = embed_all(photos, mean_colour(), tmp_path / "cache")
+    with closing(sqlite3.connect(tmp_path / "cache" / FILE)) as database, database:
+        assert database.execute(damage).rowcount > 0
+    _, after = embed_all(photos, mean_colour(), tmp_path / "cache")
+    assert (after == before).all()
+    _, again = embed_all(photos, NOT_NEEDED, tmp_path / "cache")
+    assert (again == before).all()
+
+
+def test_no_flipped_bit_changes_features(photos, tmp_path):
+    """Wherever the file is damaged: the same features, found or made again."""
+    _, before = embed_all(photos, mean_colour(), tmp_path / "whole")
+    content = (tmp_path / "whole" / FILE).read_bytes()
+    rng = np.random.default_rng(5)
+    filled = np.flatnonzero(np.frombuffer(content, np.uint8))  # most of a small database is empty
+    for trial in range(25):
+        cache = tmp_path / str(trial)
+        cache.mkdir()
+        damaged = bytearray(content)
+        damaged[rng.choice(filled)] ^= 1 << rng.integers(8)
+        (cache / FILE).write_bytes(damaged)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TPNWarning)
+            _, after = embed_all(photos, mean_colour(), cache)
+        assert (after == before).all(), trial
+
+
+def test_a_cache_of_the_first_format_is_not_trusted(photos, tmp_path):
     (tmp_path / "cache").mkdir()
-    (tmp_path / "cache" / FILE).write_bytes(b"SQLite format 3\0" + b"junk" * 500)
-    with pytest.raises(TPNError, match=f"{FILE} .*Remove it"):
-        embed_all(photos, mean_colour(), tmp_path / "cache")
+    with closing(sqlite3.connect(tmp_path / "cache" / FILE)) as database, database:
+        database.execute("CREATE TABLE files (path TEXT PRIMARY KEY, facts TEXT NOT NULL, content BLOB NOT NULL)")
+        database.execute("CREATE TABLE features (network TEXT, content BLOB, numbers BLOB NOT NULL)")
+    embed_all(photos, mean_colour(), tmp_path / "cache")
+    embed_all(photos, NOT_NEEDED, tmp_path / "cache")
+
+
+def test_a_cache_that_cannot_be_written(photos, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(TPNError, match=r"Cannot write .*file"):
         embed_all(photos, mean_colour(), tmp_path / "file")
-    embed_all(photos, mean_colour(), tmp_path / "whole")
-    file = tmp_path / "whole" / FILE
-    content = bytearray(file.read_bytes())
-    content[4096:] = b"\xa5" * len(content[4096:])
-    file.write_bytes(content)
-    with pytest.raises(TPNError, match="cannot be used"):
-        embed_all(photos, mean_colour(), tmp_path / "whole")
+    (tmp_path / "cache" / FILE).mkdir(parents=True)
+    with pytest.raises(TPNError, match=f"{FILE} cannot be used.*another cache"):
+        embed_all(photos, mean_colour(), tmp_path / "cache")
+
+
+def test_files_with_new_times_only_are_read_but_not_decoded(photos, tmp_path, monkeypatch):
+    _, before = embed_all(photos, mean_colour(), tmp_path / "cache")
+    for name in NAMES:
+        os.utime(photos / name, ns=(1, 1))
+    with monkeypatch.context() as patch:
+        patch.setattr(embedding_pipeline, "decode", lambda *_: refuses_to_load())
+        _, after = embed_all(photos, NOT_NEEDED, tmp_path / "cache")
+    assert (after == before).all()
+    monkeypatch.setattr(embedding_pipeline, "_read", lambda *_: refuses_to_load())
+    embed_all(photos, NOT_NEEDED, tmp_path / "cache")  # and now the new times are known
+
+
+def test_chunks_come_while_the_work_goes_on(photos, tmp_path, monkeypatch):
+    monkeypatch.setattr(embedding_pipeline, "IMAGES_AT_ONCE", 2)
+    names, whole = embed_all(photos, mean_colour(), tmp_path / "another")
+    (photos / "broken.png").write_bytes(b"not an image")
+    shutil.copy(photos / "broken.png", photos / "zz.png")
+    shutil.copy(photos / "a.png", photos / "zzz.png")
+    every, problems = find_images(photos).names, Problems()
+
+    def chunks(network, limit=None):
+        found = embed_in_chunks(photos, every, network, tmp_path / "cache", CPU, problems)
+        with closing(found):
+            return list(islice(found, limit))
+
+    assert [chunk.names for chunk in chunks(mean_colour(), 2)] == [["a.png", "b c.png"], ["dir/Ünï.png"]]
+    first, *rest = chunks(mean_colour())
+    assert first.names == ["a.png", "b c.png", "dir/Ünï.png"], "what was yielded is kept"
+    assert [chunk.done for chunk in (first, *rest)] == sorted(chunk.done for chunk in (first, *rest))
+    assert rest[-1].done == rest[-1].total == len(every) == 8
+    made = {name: row for chunk in (first, *rest) for name, row in zip(chunk.names, chunk.features, strict=True)}
+    assert sorted(made) == sorted([*NAMES, "zzz.png"])
+    for name, features in zip(names, whole, strict=True):
+        assert (made[name] == features).all()
+    assert (made["zzz.png"] == made["a.png"]).all()
+    assert "broken.png: " in problems.sentences[0]
+    assert "zz.png: " in problems.sentences[0]
+
+
+def test_large_files_are_read_again_instead_of_kept(photos, tmp_path, monkeypatch):
+    _, before = embed_all(photos, mean_colour(), tmp_path / "another")
+    monkeypatch.setattr(embedding_pipeline, "KEPT_BYTES", 10)
+    _, after = embed_all(photos, mean_colour(), tmp_path / "cache")
+    assert (after == before).all()
 
 
 def test_the_cache_holds_names_that_are_no_text_and_many_of_them(tmp_path):

@@ -3,6 +3,7 @@
 import csv
 import os
 import unicodedata
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +43,7 @@ def test_a_list_in_the_encoding_of_western_windows(photos):
 
 
 def test_other_columns_and_capitals_and_spaces_do_not_matter(photos):
-    content = "confidence, Label ,PATH\n0.5, big cat , a.png \n,dog,b c.png\n\n , , \n1,,z.png\n"
+    content = "certainty, Label ,PATH\n0.5, big cat , a.png \n,dog,b c.png\n\n , , \n1,,z.png\n"
     assert labels_of(photos, content) == {"a.png": "big cat", "b c.png": "dog"}
 
 
@@ -124,8 +125,37 @@ def test_the_same_label_twice_is_no_contradiction_and_lists_add_up(photos, tmp_p
     images.check()
     assert images.labels == {"a.png": "x", "z.png": "y"}
     (tmp_path / "three.csv").write_text("path,label\na.png,z\n")
-    with pytest.raises(TPNError, match=r"two labels: 'x' \(one\.csv, row 3\) and 'z' \(three\.csv, row 2\)"):
-        label_by_list(find_images(photos), [tmp_path / "one.csv", tmp_path / "three.csv"])
+    later = find_images(photos)
+    label_by_list(later, [tmp_path / "two.csv", tmp_path / "three.csv"])
+    assert later.labels == {"a.png": "z", "z.png": "y"}, "a later list overrides an earlier one"
+    (note,) = later.problems.sentences
+    assert (
+        note
+        == "1 image has another label in an earlier list; the later list counts: a.png: x, now z (three.csv, row 2)"
+    )
+
+
+def test_guesses_are_no_labels_but_corrections_are(photos, tmp_path):
+    """labels.csv handed back with one row corrected, one confirmed, and one filled in that was left empty."""
+    made = outcome(find_images(photos).names, [0, 1, 0, 1, 0], photos, given=[True, *[False] * 4])
+    made = replace(made, confidence=np.array([1, 0.9, 0.8, 0.7, 0.3]), kept=np.array([True] * 4 + [False]))
+    made.write_csv(tmp_path / "labels.csv")
+    text = (tmp_path / "labels.csv").read_text()
+    lines = text.splitlines()
+    assert labels_of(photos, text) == {"a.png": "cat"}
+    lines[2] = lines[2].replace("dog,0.9000", "eel,0.9000")  # corrected
+    lines[3] = lines[3].replace("0.8000", "1")  # confirmed
+    lines[5] = lines[5].replace("猫.png,,", "猫.png,cat,")  # filled in, with the very guess
+    expected = {"a.png": "cat", "b c.png": "eel", "dir/Ünï.png": "cat", "写真/猫.png": "cat"}
+    assert labels_of(photos, "\n".join(lines)) == expected
+    images = find_images(photos)
+    label_by_list(images, [tmp_path / "labels.csv"])
+    assert images.problems.sentences[0].startswith("3 rows are guesses (confidence below 1), not labels")
+
+
+@pytest.mark.parametrize("text", ["unlabelled", "Unlabeled", "-1", " "])
+def test_texts_that_mean_no_label(photos, text):
+    assert labels_of(photos, f"path,label\na.png,{text}\nz.png,x\n") == {"z.png": "x"}
 
 
 def test_too_few_labels(photos, tmp_path):

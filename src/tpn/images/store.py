@@ -90,7 +90,7 @@ class Store(Images):
     def check_sum(self, name: str) -> None:
         """Refuse an array that has changed since the store was built. It takes a second per gigabyte."""
         self._map(name)
-        if hashlib.sha256(memoryview(self._mapped[name][1])).hexdigest() != self._checksums[name]:
+        if hashlib.sha256(self._mapped[name][1].data).hexdigest() != self._checksums[name]:
             raise self._damaged(self.folder / f"{name}.npy", "its checksum is wrong")
 
     def _damaged(self, path: Path, why: object) -> TPNError:

@@ -6,6 +6,29 @@ from typing import Any
 import numpy as np
 
 from tpn.errors import TPNError
+from tpn.images.dataset_index import Problems
+from tpn.labelling.feature_shards import FeatureShards, is_shard_folder
+from tpn.text import printable
+
+
+def features_for(source: Any, names: list[str], problems: Problems) -> tuple[list[str], np.ndarray]:
+    """Return the images that have features, and these: of an array, a .npy file, or shards that `tpn embed` wrote.
+
+    An array has a row for each image, in the order of their paths. Shards know the names of their images; those that
+    they lack are left out, and added to `problems`.
+    """
+    if is_shard_folder(source):
+        source = FeatureShards(source)
+    if not isinstance(source, FeatureShards):
+        return names, read_features(source, len(names))
+    rows = {name: row for row, name in enumerate(source.names)}
+    used = [name for name in names if name in rows]
+    for name in names:
+        if name not in rows:
+            problems.add(f"images have no features in {source.folder} and are left out", printable(name))
+    if not used:
+        raise TPNError(f"{source.folder} has features of {source.root}, and of none of these images.")
+    return used, read_features(source[[rows[name] for name in used]], len(used))
 
 
 def read_features(source: Any, images: int) -> np.ndarray:

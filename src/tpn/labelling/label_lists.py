@@ -9,10 +9,16 @@ from typing import Any, NamedTuple, TypeAlias
 
 from tpn.errors import TPNError
 from tpn.files import read_limited
+from tpn.labelling.label_json import read_json_labels
+from tpn.labelling.spreadsheet_cells import without_guard
 from tpn.text import printable
 
 KnownLabels: TypeAlias = str | Path | Mapping[str, str] | Iterable[Any]
 DELIMITERS = ",;\t|"
+NO_LABEL = {"unlabelled", "unlabeled", "-1"}
+"""Texts in the column of labels that mean that an image has none (in small letters)."""
+NAMES_OF_COLUMNS = {"file_name": "path"}
+"""What other tools call our columns."""
 
 
 class KnownLabel(NamedTuple):
@@ -21,6 +27,10 @@ class KnownLabel(NamedTuple):
     path: str
     label: str
     where: str
+    guess: bool = False
+    """It was written by `tpn label`, with a confidence below 1, and not changed since."""
+    source: int = 0
+    """The list that it is from: later lists override earlier ones."""
 
 
 def label_files(labels: KnownLabels) -> list[Path] | None:
@@ -36,9 +46,14 @@ def read_labels(labels: KnownLabels) -> Iterator[KnownLabel]:
     """Read labels of any kind; entries without a label are left out."""
     files = label_files(labels)
     if files is not None:
-        for file in files:
-            for number, path, label in read_rows(file):
-                yield KnownLabel(path, label, f"{file.name}, row {number}")
+        for source, file in enumerate(files):
+            if file.suffix.lower() == ".json":
+                for number, path, label in read_json_labels(file):
+                    if has_label(label):
+                        yield KnownLabel(path, label, f"{file.name}, entry {number}", source=source)
+                continue
+            for number, path, label, guess in read_rows(file):
+                yield KnownLabel(path, label, f"{file.name}, row {number}", guess, source)
         return
     for number, pair in enumerate(_pairs(labels), 1):
         try:
@@ -47,7 +62,7 @@ def read_labels(labels: KnownLabels) -> Iterator[KnownLabel]:
         except (TypeError, ValueError):
             raise TPNError(f"Entry {number} of --labels is {pair!r}: it must be a pair of path and label.") from None
         missing = label is None or label != label  # NaN, as in a data frame
-        if not missing and str(label).strip():
+        if not missing and has_label(str(label)):
             yield KnownLabel(path, str(label).strip(), f"entry {number}")
 
 
@@ -61,8 +76,25 @@ def _pairs(labels: Any) -> Iterable[Any]:
     return pairs
 
 
-def read_rows(file: Path) -> list[tuple[int, str, str]]:
-    """Return row number, path and label of each row of a csv file that has a label."""
+def has_label(text: str) -> bool:
+    """Return whether a text is a label: it is not empty, and does not say that there is none."""
+    return text.strip() != "" and text.strip().lower() not in NO_LABEL
+
+
+def is_guess(row: Mapping[str, str]) -> bool:
+    """Return whether the label of a row is a guess of `tpn label`: its confidence is below 1, and it is as written."""
+    try:
+        confidence = float(row.get("confidence", "").replace(",", ".") or 1)
+    except ValueError:
+        return False
+    return confidence < 1 and row.get("source") != "doubtful" and row.get("guess") in (None, "", row["label"])
+
+
+def read_rows(file: Path) -> list[tuple[int, str, str, bool]]:
+    """Return row number, path, label, and whether it is a guess, of each row of a csv file that has a label.
+
+    The path may be called `file_name`, as Hugging Face's imagefolder has it.
+    """
     text = read_text(file)
     first = next((line for line in text.splitlines() if line.strip()), "")
     delimiter = max(DELIMITERS, key=first.count) if any(mark in first for mark in DELIMITERS) else ","
@@ -77,7 +109,7 @@ def read_rows(file: Path) -> list[tuple[int, str, str]]:
         if not any(cells):
             continue
         if header is None:
-            header = [cell.lower() for cell in cells]
+            header = [NAMES_OF_COLUMNS.get(cell.lower(), cell.lower()) for cell in cells]
             if missing := [column for column in ("path", "label") if column not in header]:
                 raise TPNError(
                     f"{file} has no column {missing[0]!r}: its first row must name the columns path and label, such as "
@@ -88,10 +120,12 @@ def read_rows(file: Path) -> list[tuple[int, str, str]]:
             raise TPNError(f"{file} is incomplete in row {number}.")
         path = row[header.index("path")]
         label = cells[header.index("label")] if header.index("label") < len(cells) else ""
+        label, path = without_guard(label), without_guard(path)
         if label and not path.strip():
             raise TPNError(f"{file} has a label without a path in row {number}.")
-        if label:
-            found.append((number, path, label))
+        if has_label(label):
+            rest = {name: without_guard(cell) for name, cell in zip(header, cells, strict=False)}
+            found.append((number, path, label, is_guess({**rest, "label": label})))
     return found
 
 

@@ -13,8 +13,11 @@ from tpn.images.layouts import NOT_IMAGES, is_image
 from tpn.labelling.label_lists import KnownLabel, KnownLabels, label_files, read_labels
 from tpn.text import as_text, printable
 
-UNLABELLED_FOLDERS = {"unlabelled", "unlabeled"}
+UNLABELLED_FOLDERS = {"unlabelled", "unlabeled", "_unlabeled"}
 """Sub-folders that are not classes."""
+
+GUESSES = "rows are guesses (confidence below 1), not labels; to confirm one, change its confidence to 1"
+OVERRIDDEN = "images have another label in an earlier list; the later list counts"
 
 
 @dataclass
@@ -62,25 +65,29 @@ def find_images(folder: Path) -> LabelledFolder:
     return found
 
 
-def read_known_labels(images: LabelledFolder, labels: KnownLabels) -> None:
-    """Take the known labels from lists or, if there are none, from sub-folders, and refuse too few."""
+def read_known_labels(images: LabelledFolder, labels: KnownLabels, needed: bool = True) -> None:
+    """Take the known labels from lists or, if there are none, from sub-folders; if `needed`, refuse too few."""
     if label_files(labels) == []:
-        label_by_folders(images)
+        label_by_folders(images, needed)
     else:
         label_by_list(images, labels)
-    images.check()
+    if needed:
+        images.check()
 
 
-def label_by_folders(images: LabelledFolder) -> None:
+def label_by_folders(images: LabelledFolder, needed: bool = True) -> None:
     """Take the first folder of a path as the label; images outside, or in `unlabelled`, have none."""
     for name in images.names:
         folder, inside, _ = name.partition("/")
         if inside and folder.lower() not in UNLABELLED_FOLDERS:
             images.labels[name] = as_text(folder)
+    if not needed:
+        return
     if not images.labels:
         raise TPNError(
             f"{images.path} has no class sub-folders: name a list of labels with --labels FILE.csv (columns path and "
-            "label), or put labelled images into a sub-folder for each class."
+            "label), or put labelled images into a sub-folder for each class. To begin without any label, --suggest 20 "
+            "lists images to label first, and `tpn studio` shows them in the browser."
         )
     if len(images.labels) == len(images.names):
         raise TPNError(
@@ -90,7 +97,11 @@ def label_by_folders(images: LabelledFolder) -> None:
 
 
 def label_by_list(images: LabelledFolder, labels: KnownLabels) -> None:
-    """Take labels from csv files with the columns path and label or, in Python, from a mapping, pairs or a table."""
+    """Take labels from lists or, in Python, from a mapping, pairs or a table.
+
+    Later lists override earlier ones, with a note; two labels of an image in one list are refused. Rows that
+    `tpn label` has written as guesses are no labels.
+    """
     finder = PathFinder(images)
     missing, unknown = Problems(), 0
     found: dict[str, KnownLabel] = {}
@@ -99,14 +110,20 @@ def label_by_list(images: LabelledFolder, labels: KnownLabels) -> None:
         if name is None:
             unknown += 1
             missing.add("images with a label are missing", f"{printable(known.path)} ({known.where})")
-        elif name in found and found[name].label != known.label:
-            before = found[name]
-            raise TPNError(
-                f"{printable(name)} has two labels: {before.label!r} ({before.where}) and {known.label!r} "
-                f"({known.where}). Remove one."
-            )
-        else:
-            found[name] = known
+            continue
+        if known.guess:
+            images.problems.add(GUESSES, f"{printable(name)} ({known.where})")
+            continue
+        before = found.get(name)
+        if before is not None and before.label != known.label:
+            if before.source == known.source:
+                raise TPNError(
+                    f"{printable(name)} has two labels: {before.label!r} ({before.where}) and {known.label!r} "
+                    f"({known.where}). Remove one."
+                )
+            change = f"{printable(name)}: {printable(before.label)}, now {printable(known.label)} ({known.where})"
+            images.problems.add(OVERRIDDEN, change)
+        found[name] = known
     if unknown:
         raise TPNError(f"In {images.path}, {missing.sentences[0]}. Paths are relative to the folder: correct the list.")
     images.labels.update({name: known.label for name, known in found.items()})

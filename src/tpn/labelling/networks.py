@@ -1,25 +1,30 @@
-"""Networks that embed the images of a folder: pre-trained ones, and runs of ours."""
+"""Networks that embed the images of a folder: pre-trained ones, ONNX models, and runs of ours."""
 
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from tpn.backbones._fetching import sha256_of
+from tpn.backbones._pretrained import DEFAULT, is_pretrained
 from tpn.backbones._registry import backbone_name, build_backbone, list_backbones
-from tpn.backbones.efficientnet_lite0 import EfficientNetLite0, weights_file
+from tpn.backbones.onnx_model import OnnxInput, OnnxModel
 from tpn.errors import TPNError
+from tpn.labelling.network_options import NetworkOptions
+from tpn.labelling.pretrained_networks import best_at_hand, load_pretrained, pretrained_key
 from tpn.methods._registry import find_method
 from tpn.methods.tpn import TPN
 from tpn.runs.folder import find_run
 from tpn.runs.loading import load_run, weights_digest
 
-EFFICIENTNET = "efficientnet-lite0"
-TIMM = "timm:"
+EFFICIENTNET = DEFAULT.name
+TIMM, ONNX = "timm:", "onnx:"
 IMAGE_SIZE = 224
 """The images that a registered backbone gets."""
 
@@ -32,7 +37,7 @@ class Network:
     """Identifies the network and its weights in the cache."""
     image_size: int
     embed: Callable[[Float[Tensor, "image 3 size size"]], Float[Tensor, "image feature"]]
-    """From images with values from 0 to 1 to features."""
+    """From images with values from 0 to 1 to features. Several threads may call it at the same time."""
     title: str
     """The name in messages."""
 
@@ -43,12 +48,20 @@ class LazyNetwork:
 
     key: str
     load: Callable[[], Network]
+    name: str = ""
+    """As `--backbone` takes it."""
 
 
-def find_network(name: str, device: torch.device) -> LazyNetwork:
-    """Find a network by name: efficientnet-lite0, timm:MODEL, or a run."""
-    if name == EFFICIENTNET:
-        return _efficientnet(device)
+def find_network(choice: str | NetworkOptions | None, device: torch.device, cache: Path | None = None) -> LazyNetwork:
+    """Find a network by name, or the best one at hand: one of `tpn backbones`, onnx:FILE, timm:MODEL, or a run."""
+    options = choice if isinstance(choice, NetworkOptions) else NetworkOptions(backbone=choice)
+    name = best_at_hand(cache) if options.backbone is None else options.backbone
+    if is_pretrained(name):
+        return _pretrained(name, options.weights, device, cache)
+    if options.weights is not None:
+        raise TPNError(f"--weights is for the networks that `tpn backbones` lists, not for {name}.")
+    if name.startswith(ONNX):
+        return _onnx(name, options, device)
     if name.startswith(TIMM):
         return _timm(name.removeprefix(TIMM), device)
     if find_run(name).exists:
@@ -56,28 +69,41 @@ def find_network(name: str, device: torch.device) -> LazyNetwork:
     if name in list_backbones() or ":" in name:
         return _registered(name, device)
     raise TPNError(
-        f"Unknown backbone {name!r}: choose {EFFICIENTNET}, timm:MODEL, the folder of a run of `tpn train`, or "
-        "mini-conv4, whose weights come with tpn."
+        f"Unknown backbone {name!r}: choose one that `tpn backbones` lists, onnx:FILE, timm:MODEL, the folder of a run "
+        "of `tpn train`, or mini-conv4, whose weights come with tpn."
     )
 
 
-def check_learned_scales(name: str) -> None:
+def check_learned_scales(name: str | None) -> None:
     """Refuse a network that has not learned length scales."""
-    run = find_run(name)
-    if not (run.exists and issubclass(find_method(run.read_config().method), TPN)):
+    run = find_run(name) if name else None
+    if run is None or not (run.exists and issubclass(find_method(run.read_config().method), TPN)):
         raise TPNError(
             "--length-scale learned needs --backbone RUN with a run of tpn, which has learned length scales."
         )
 
 
-def _efficientnet(device: torch.device) -> LazyNetwork:
-    key = f"{EFFICIENTNET}-{weights_file().stem.rpartition('-')[2]}"
+def _pretrained(name: str, weights: Path | None, device: torch.device, cache: Path | None) -> LazyNetwork:
+    key = pretrained_key(name, weights)
 
     def build() -> Network:
-        network = EfficientNetLite0().eval().requires_grad_(False).to(device)
-        return Network(key, network.image_size, network.features, "EfficientNet-Lite0, trained on ImageNet")
+        loaded = load_pretrained(name, weights, device, cache)
+        return Network(key, loaded.image_size, loaded.embed, loaded.title)
 
-    return LazyNetwork(key, build)
+    return LazyNetwork(key, build, name)
+
+
+def _onnx(name: str, options: NetworkOptions, device: torch.device) -> LazyNetwork:
+    file = Path(name.removeprefix(ONNX))
+    given = OnnxInput(options.input_size, options.layout, options.mean, options.std, options.output)
+    settings = hashlib.sha256(repr(given).encode()).hexdigest()[:8]
+    key = f"onnx-{sha256_of(file)[:16]}-{settings}"
+
+    def build() -> Network:
+        model = OnnxModel(file, given, cuda=device.type == "cuda")
+        return Network(key, model.image_size, model, str(file))
+
+    return LazyNetwork(key, build, name)
 
 
 def _run(name: str, device: torch.device) -> LazyNetwork:
@@ -93,7 +119,7 @@ def _run(name: str, device: torch.device) -> LazyNetwork:
         title = f"{method.info.name}, trained in {name}"
         return Network(key, config.image_size, lambda images: method.embed(images).flatten(1), title)
 
-    return LazyNetwork(key, build)
+    return LazyNetwork(key, build, name)
 
 
 def _registered(name: str, device: torch.device) -> LazyNetwork:
@@ -104,7 +130,7 @@ def _registered(name: str, device: torch.device) -> LazyNetwork:
     for tensor in backbone.state_dict().values():
         digest.update(tensor.cpu().numpy().tobytes())
     key = f"backbone-{name}-{digest.hexdigest()[:16]}"
-    return LazyNetwork(key, lambda: Network(key, IMAGE_SIZE, backbone.features, name))
+    return LazyNetwork(key, lambda: Network(key, IMAGE_SIZE, backbone.features, name), name)
 
 
 def _timm(name: str, device: torch.device) -> LazyNetwork:
@@ -123,4 +149,4 @@ def _timm(name: str, device: torch.device) -> LazyNetwork:
         mean, std = (torch.tensor(wants[part], device=device).view(1, 3, 1, 1) for part in ("mean", "std"))
         return Network(key, wants["input_size"][-1], lambda images: model((images - mean) / std), f"{name} of timm")
 
-    return LazyNetwork(key, build)
+    return LazyNetwork(key, build, f"{TIMM}{name}")

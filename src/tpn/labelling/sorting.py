@@ -11,6 +11,8 @@ from tpn.files import building, resolved
 from tpn.labelling.folder_labels import FolderLabels
 from tpn.progress import progress
 
+UNLABELLED = "unlabelled"
+"""The folder for images without a label; `tpn label` takes no class from it."""
 NOT_IN_NAMES = '<>:"/\\|?*'
 """Characters that some file systems do not allow in names."""
 
@@ -27,10 +29,13 @@ def check_sorting(target: Path, folder: Path) -> None:
         raise TPNError(f"{target} lies among the images of {folder}: choose another folder.")
 
 
-def sort_images(labels: FolderLabels, target: Path, how: Literal["copy", "link"]) -> int:
-    """Copy or link every image that has a label into the folder of its class; all of them or nothing."""
-    places, target = plan(labels), resolved(target)
-    with building(target) as part, progress("sorting", len(places), "images") as advance:
+def sort_images(labels: FolderLabels, target: Path, how: Literal["copy", "link"], rest: str = UNLABELLED) -> int:
+    """Copy or link every image into the folder of its class; all of them or nothing.
+
+    Images without a label go into a folder called `rest`.
+    """
+    places = plan(labels, rest)
+    with building(resolved(target)) as part, progress("sorting", len(places), "images") as advance:
         for name, place in places.items():
             new = part / place
             new.parent.mkdir(exist_ok=True)
@@ -42,17 +47,17 @@ def sort_images(labels: FolderLabels, target: Path, how: Literal["copy", "link"]
     return len(places)
 
 
-def plan(labels: FolderLabels) -> dict[str, str]:
-    """Return the new path CLASS/FILE of each image.
+def plan(labels: FolderLabels, rest: str = UNLABELLED) -> dict[str, str]:
+    """Return the new path CLASS/FILE of each image; those without a label go into the folder `rest`.
 
     If several files of a class have the same name, the folders that they come from become part of it.
     """
-    folders = class_folders(labels.classes)
-    kept = [(name, label) for name, label in zip(labels.paths, labels.labels, strict=True) if label]
-    count = Counter((label, PurePosixPath(name).name.lower()) for name, label in kept)
+    folders = {"": rest, **class_folders(labels.classes, rest)}
+    pairs = list(zip(labels.paths, labels.labels, strict=True))
+    count = Counter((label, PurePosixPath(name).name.lower()) for name, label in pairs)
     places: dict[str, str] = {}
     taken: set[str] = set()
-    for name, label in kept:
+    for name, label in pairs:
         file = PurePosixPath(name).name
         if count[label, file.lower()] > 1:
             file = name.replace("/", "-")
@@ -65,14 +70,16 @@ def plan(labels: FolderLabels) -> dict[str, str]:
     return places
 
 
-def class_folders(classes: list[str]) -> dict[str, str]:
-    """Return a folder name for each class that every file system allows."""
+def class_folders(classes: list[str], *taken: str) -> dict[str, str]:
+    """Return a folder name for each class that every file system allows, and that is not taken."""
     names: dict[str, str] = {}
+    used = {name.lower() for name in taken}
     for class_ in classes:
         name = "".join("_" if mark in NOT_IN_NAMES or not mark.isprintable() else mark for mark in class_).strip(" .")
         name, number = name or "_", 1
-        while name.lower() in (other.lower() for other in names.values()):
+        while name.lower() in used:
             number += 1
             name = f"{name}-{number}"
+        used.add(name.lower())
         names[class_] = name
     return names

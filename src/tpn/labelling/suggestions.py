@@ -10,7 +10,13 @@ MOST_POINTS = 20_000
 """The most points that are clustered: the most doubtful ones."""
 
 
-def suggest(points: np.ndarray, probabilities: np.ndarray, unlabelled: np.ndarray, number: int) -> np.ndarray:
+def suggest(
+    points: np.ndarray,
+    probabilities: np.ndarray,
+    unlabelled: np.ndarray,
+    number: int,
+    groups: np.ndarray | None = None,
+) -> np.ndarray:
     """Return the unlabelled points whose labels would help most, the most helpful first.
 
     The unlabelled points are clustered by k-means, weighted by doubt, into as many clusters as suggestions are wanted.
@@ -27,10 +33,18 @@ def suggest(points: np.ndarray, probabilities: np.ndarray, unlabelled: np.ndarra
         Which points can be suggested.
     number : int
         How many suggestions are wanted.
+    groups : ndarray of shape (n_samples,), optional
+        The group of near-duplicates of each point, or -1: only the most doubtful one of a group is suggested, and none
+        of a group that has a label.
     """
     candidates = np.flatnonzero(unlabelled)
+    if groups is not None:
+        candidates = _one_of_each(candidates, groups, unlabelled, doubts(probabilities))
     doubt = doubts(probabilities[candidates])
-    if len(candidates) > MOST_POINTS:
+    if len(candidates) > MOST_POINTS and np.ptp(doubt) == 0:  # no label yet
+        candidates = candidates[np.linspace(0, len(candidates) - 1, MOST_POINTS).astype(int)]
+        doubt = doubt[:MOST_POINTS]
+    elif len(candidates) > MOST_POINTS:
         most = np.argsort(-doubt, kind="stable")[:MOST_POINTS]
         candidates, doubt = candidates[most], doubt[most]
     number = min(number, len(candidates))
@@ -51,6 +65,22 @@ def suggest(points: np.ndarray, probabilities: np.ndarray, unlabelled: np.ndarra
         rank = np.argsort(-doubts(probabilities[others]), kind="stable")
         chosen = np.concatenate([chosen, others[rank][: number - len(chosen)]])
     return np.asarray(chosen)
+
+
+def suggest_first(points: np.ndarray, number: int, groups: np.ndarray | None = None) -> np.ndarray:
+    """Return a first set of points to label, when no label is known: it covers all of them, large clusters first."""
+    everything = np.ones(len(points), bool)
+    return suggest(points, np.full((len(points), 2), 0.5), everything, number, groups)
+
+
+def _one_of_each(candidates: np.ndarray, groups: np.ndarray, unlabelled: np.ndarray, doubt: np.ndarray) -> np.ndarray:
+    """Keep one of each group of near-duplicates, and none of a group with a label."""
+    known = np.unique(groups[~unlabelled & (groups >= 0)])
+    alone = candidates[groups[candidates] < 0]
+    several = candidates[(groups[candidates] >= 0) & ~np.isin(groups[candidates], known)]
+    several = several[np.lexsort((several, -doubt[several], groups[several]))]
+    _, first = np.unique(groups[several], return_index=True)
+    return np.sort(np.concatenate([alone, several[first]]))
 
 
 def doubts(probabilities: np.ndarray) -> np.ndarray:

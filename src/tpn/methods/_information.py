@@ -26,7 +26,8 @@ class InformationLoss:
     def entropy(self, p: Float[Tensor, "*node way"]) -> Float[Tensor, "*node"]:
         """Return the entropy of each distribution."""
         if self.alpha == 1:
-            return torch.special.entr(p).sum(-1)
+            shannon: Tensor = torch.special.entr(p).sum(-1)
+            return shannon
         return (1 - p.pow(self.alpha).sum(-1)) / (self.alpha - 1)
 
     def entropy_slope(self, p: Float[Tensor, "episode way _"]) -> Float[Tensor, "episode way _"]:

@@ -22,6 +22,7 @@ def span_coordinates(
     # points that depend on each other are moved apart by the size of the rounding error
     slack = nodes * torch.finfo(points.dtype).eps * typical
     identity = torch.eye(nodes, dtype=points.dtype, device=points.device)
+    factor: Tensor
     factor, failed = torch.linalg.cholesky_ex(products + slack[:, None, None] * identity)
     if failed.any():
         values, vectors = torch.linalg.eigh(products)

@@ -13,7 +13,7 @@ from tpn.episodes.task import TrainingTask
 from tpn.errors import TPNError
 from tpn.images.split import Split
 from tpn.methods._head import Head, TransformConfig, together
-from tpn.methods._method import Backward, Info, Learned, backward
+from tpn.methods._method import AnyConfig, Backward, Info, Learned, backward
 from tpn.methods._registry import register_method
 from tpn.methods._transforms import Transform
 from tpn.methods._transport import log_probabilities
@@ -61,12 +61,12 @@ class EPNet(Head):
         transduction="yes",
         head=True,
     )
-    Config = EPNetConfig
+    Config = EPNetConfig  # type: ignore[assignment]
     config: EPNetConfig
     most_nodes = 15_000
 
     @classmethod
-    def sampler(cls, split: Split, setting: Setting, config: Config, seed: int) -> EpisodeSampler:  # type: ignore[override]
+    def sampler(cls, split: Split, setting: Setting, config: AnyConfig, seed: int) -> EpisodeSampler:  # type: ignore[override]
         return EpisodeSampler(split, setting, seed)
 
     def classify(

@@ -100,7 +100,8 @@ class ILPC(Head):
         cosines = (points @ points.mT).masked_fill(loops, 0).clamp_min(0)
         W = connect(cosines.pow(self.config.power), self.config.neighbours)
         identity = loops.to(points)
-        return torch.linalg.inv(identity - self.config.alpha * normalise(W))
+        inverse: Tensor = torch.linalg.inv(identity - self.config.alpha * normalise(W))
+        return inverse
 
     def pseudo_labels(
         self,

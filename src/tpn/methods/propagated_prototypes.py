@@ -98,7 +98,8 @@ class PropagatedPrototypes(Head):
         local = distances.topk(k + 1, dim=-1, largest=False).values[..., -1:].sqrt()
         loops = torch.eye(points.shape[1], dtype=torch.bool, device=points.device)
         W = torch.exp(-distances / (local * local.mT).clamp_min(torch.finfo(points.dtype).tiny)).masked_fill(loops, 0)
-        return torch.linalg.inv(loops.to(points) - self.config.alpha * normalise(connect(W, k)))
+        inverse: Tensor = torch.linalg.inv(loops.to(points) - self.config.alpha * normalise(connect(W, k)))
+        return inverse
 
     def labels(
         self,

@@ -93,7 +93,8 @@ def main_directions(
     projected: Tensor = points @ directions[:, :d].mT
     if not whiten:
         return projected
-    return projected / values[:, None, :d].clamp_min(torch.finfo(points.dtype).eps) * points.shape[1] ** 0.5
+    deviations: Tensor = values[:, None, :d].clamp_min(torch.finfo(points.dtype).eps) / points.shape[1] ** 0.5
+    return projected / deviations
 
 
 def surest_members(scores: Float[Tensor, "episode query way"], fraction: float) -> Float[Tensor, "episode query way"]:

@@ -115,7 +115,22 @@ def read_result(job: Job) -> dict[str, Any] | None:
     whole = isinstance(trained, dict) and isinstance(tests, list) and all(isinstance(test, dict) for test in tests)
     if result.get("format") != FORMAT or not whole:
         raise TPNError(f"{job.result_file} was not written by this version of tpn: remove it.")
+    if differences := _differences(result.get("config"), job.config):
+        raise TPNError(f"{job.result_file} comes from another training: {'; '.join(differences)}. Remove it.")
     return result
+
+
+def _differences(stored: Any, config: RunConfig) -> list[str]:
+    """Describe the settings in which a stored training differs; it may lack those that did not exist at its time."""
+    wanted = json.loads(json.dumps(asdict(config)))
+    parts = [(stored.get(part), wanted[part]) for part in ("settings", "episode")] if isinstance(stored, dict) else []
+    return [
+        f"{name} is {before[name]}, not {now[name]}"
+        for before, now in parts
+        if isinstance(before, dict)
+        for name in before.keys() & now.keys()
+        if before[name] != now[name]
+    ]
 
 
 def find_test(job: Job, test: Test, result: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -2,8 +2,9 @@
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any
 
 from tpn.backbones._registry import check_backbone
 from tpn.episodes.setting import Setting
@@ -162,8 +163,13 @@ def images_in(episode: Setting, settings: Config) -> int:
 
 
 def name_of(config: RunConfig) -> str:
-    """Return a name such as tpn-5way-5shot-15query-1f2e3d4c, with a digest of all that determines the outcome."""
+    """Return a name such as tpn-5way-5shot-15query-1f2e3d4c, with a digest of all that determines the outcome.
+
+    Settings with their default values are left out, so that a new setting does not orphan the results of earlier
+    versions; `read_result` notices results whose defaults have changed since.
+    """
     content = asdict(replace(config, data="", init=None))
+    content |= {"settings": _chosen(config.settings), "episode": _chosen(config.episode)}
     if config.init is not None and not config.init_weights:
         content["init"] = Path(config.init).name  # a first stage of the same experiment
     del content["began_as"]
@@ -173,3 +179,10 @@ def name_of(config: RunConfig) -> str:
     partition = f"-split{setting.split_seed}" if setting.unlabelled else ""
     shape = f"{setting.way}way-{setting.shot}shot-{setting.query}query{distractors}{partition}"
     return f"{config.method}-{shape}-{digest}"
+
+
+def _chosen(settings: Config | Setting) -> dict[str, Any]:
+    """Return the settings that differ from their defaults."""
+    return {
+        field.name: value for field in fields(settings) if (value := getattr(settings, field.name)) != field.default
+    }

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -16,10 +15,10 @@ from tpn.files import make_folder
 from tpn.paper.job import Job, finished
 from tpn.paper.worker import STOP, perform_logged
 from tpn.progress import progress
+from tpn.training.ray_cluster import connect
 from tpn.training.stopping import listening
 
 SECONDS_BETWEEN_LOOKS = 0.2
-SECONDS_FOR_AN_ANSWER = 5.0
 RETRIES = 1
 """How often Ray repeats a job whose node has failed."""
 
@@ -106,16 +105,7 @@ class RayWorkers:
     """The nodes of a Ray cluster, which must see the same files."""
 
     def __init__(self, address: str, threads: int, device: str) -> None:
-        try:
-            import ray
-        except ImportError:
-            raise TPNError("--ray needs Ray: `pip install 'tpn[ray]'`.") from None
-        self._ray: Any = ray
-        check_address(address)
-        try:
-            ray.init(address=address, log_to_driver=False, include_dashboard=False if address == "local" else None)
-        except (ConnectionError, ValueError, RuntimeError) as failure:
-            raise TPNError(f"There is no Ray cluster at {address!r}: {' '.join(str(failure).split())}") from failure
+        self._ray = ray = connect(address)
         gpus = int(device != "cpu" and ray.cluster_resources().get("GPU", 0) > 0)
         wanted = {"CPU": threads, "GPU": gpus}
         if not any(
@@ -144,20 +134,6 @@ class RayWorkers:
 
     def close(self) -> None:
         self._ray.shutdown()
-
-
-def check_address(address: str) -> None:
-    """Refuse an address that does not answer: Ray itself would try for minutes."""
-    place = address.removeprefix("ray://")
-    if place in ("auto", "local"):
-        return
-    host, _, port = place.rpartition(":")
-    if not host or not port.isdecimal():
-        raise TPNError(f"--ray must be auto, local, HOST:PORT or ray://HOST:PORT, not {address!r}.")
-    try:
-        socket.create_connection((host, int(port)), SECONDS_FOR_AN_ANSWER).close()
-    except (OSError, OverflowError, UnicodeError) as failure:
-        raise TPNError(f"There is no Ray cluster at {address!r}: {failure}.") from failure
 
 
 def do_jobs(jobs: dict[str, Job], workers: Workers, at_once: int, what: str) -> Outcome:

@@ -55,7 +55,7 @@ def _digest(tensors: dict[str, Tensor], facts: dict[str, Any]) -> str:
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"\0{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
-        digest.update(memoryview(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy()))
+        digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

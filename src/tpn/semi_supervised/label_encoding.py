@@ -17,6 +17,8 @@ from tpn.semi_supervised.copies import Nodes
 UNLABELLED = -1
 SUM_TOLERANCE = 1e-3
 """How far the sum of a row of soft labels may be from one."""
+MANY_CLASSES = "The number of unique classes is greater than 50%"
+"""scikit-learn's remark on targets that look like a regression: one label of each class is nothing unusual here."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,9 @@ def encode(y: Any, points: int) -> Labels:
     known = _as_one_kind(values[labelled]) if values.dtype == object else values[labelled]
     if known.dtype.kind == "f":
         assert_all_finite(known, input_name="y")
-    check_classification_targets(known)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", MANY_CLASSES)
+        check_classification_targets(known)
     if known.dtype.kind == "f" and (known == np.floor(known)).all() and getattr(y, "dtype", None) != known.dtype:
         known = known.astype(np.int64)  # pandas turns whole numbers with missing ones among them into floats
     classes, codes = np.unique(known, return_inverse=True)

@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from tpn.semi_supervised.evidence import Evidence, squared_lengths
+from tpn.semi_supervised.label_encoding import MANY_CLASSES
 from tpn.semi_supervised.neighbours import Points
 from tpn.semi_supervised.threads import threads
 
@@ -117,6 +118,7 @@ class LinearModel:
                 model.coef_, model.intercept_ = np.diff(start.coef, axis=0), np.diff(start.intercept)
         with warnings.catch_warnings(), threads(1):  # its matrices are so small that several threads take longer
             warnings.simplefilter("ignore", ConvergenceWarning)  # good enough as a prior
+            warnings.filterwarnings("ignore", MANY_CLASSES)
             model.fit(points, labels, weights)
         self.coef, self.intercept = model.coef_, model.intercept_
         if len(self.coef) == 1:

@@ -119,7 +119,11 @@ class BenchmarkResult(Result):
         rows = []
         for cell in self.cells:
             info, auroc = self.infos[cell.head], cell.auroc
-            row = {"head": cell.head, "transduction": info.transduction, "class_balance": info.class_balance}
+            row: dict[str, Any] = {
+                "head": cell.head,
+                "transduction": info.transduction,
+                "class_balance": info.class_balance,
+            }
             row |= {"setting": cell.setting, "shot": cell.shot}
             if cell.refused:
                 rows.append({**row, "refused": cell.refused})

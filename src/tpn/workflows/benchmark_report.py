@@ -172,7 +172,7 @@ def _accuracies(result: BenchmarkResult, places: list[tuple[TestSetting, int]]) 
 
 def _aurocs(result: BenchmarkResult, places: list[tuple[TestSetting, int]]) -> Grid:
     open_places = [place for place in places if any(cell.aurocs is not None for cell in result.column(*place).values())]
-    rows = []
+    rows: list[tuple[str | Entry, ...]] = []
     for head in result.infos:
         found = [result.column(*place).get(head) for place in open_places]
         means = [None if cell is None else cell.auroc for cell in found]
@@ -189,7 +189,7 @@ def _aurocs(result: BenchmarkResult, places: list[tuple[TestSetting, int]]) -> G
 
 
 def _differences(result: BenchmarkResult, places: list[tuple[TestSetting, int]]) -> Grid:
-    rows = []
+    rows: list[tuple[str | Entry, ...]] = []
     for head in result.infos:
         differences = [result.difference(head, BASELINE, *place) for place in places]
         rows.append((head, *(Entry("–" if one is None else _points(one, "+")) for one in differences)))
@@ -197,7 +197,7 @@ def _differences(result: BenchmarkResult, places: list[tuple[TestSetting, int]])
 
 
 def _settings(result: BenchmarkResult) -> Grid:
-    rows = []
+    rows: list[tuple[str | Entry, ...]] = []
     for head in result.infos:
         chosen = [result.chosen[str(shot)].get(head) for shot in result.options.shots]
         if any(chosen):

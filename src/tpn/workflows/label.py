@@ -2,20 +2,26 @@
 
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tpn.errors import TPNError, TPNWarning
+from tpn.files import check_target
 from tpn.labelling.folder_labels import FolderLabels
 from tpn.labelling.label_lists import label_files
-from tpn.labelling.outputs import plan_outputs
 from tpn.progress import showing
 from tpn.text import printable
 from tpn.workflows.keywords import build, refuse_unknown, takes
 from tpn.workflows.label_options import LabelOptions
+
+if TYPE_CHECKING:
+    from tpn.labelling.labelled_folder import LabelledFolder
+    from tpn.labelling.session import Session
 
 
 @takes(LabelOptions)
@@ -24,7 +30,8 @@ def label_folder(folder: str | Path, *, progress: bool = True, **options: Any) -
 
     A network embeds each image (once: features are kept in a cache). The images are the nodes of a nearest-neighbour
     graph, on which the known labels propagate to all others, together with the predictions of a linear model: see
-    `tpn.LabelPropagator`. Nothing is written unless `out`, `page`, `copy_to` or `link_to` is given.
+    `tpn.LabelPropagator`. Nothing is written unless `out`, `page`, `copy_to`, `link_to`, `export` or `session` is
+    given.
 
     Parameters
     ----------
@@ -50,80 +57,127 @@ def label_folder(folder: str | Path, *, progress: bool = True, **options: Any) -
     settings = build(LabelOptions, options)
     refuse_unknown("label_folder", options, LabelOptions)
     with showing(progress):
+        from tpn.labelling.exports import parse_export
+        from tpn.labelling.outputs import plan_outputs
+
+        exports = [parse_export(text) for text in settings.export]
+        with_page, with_list = not settings.no_page, settings.suggest > 0
         outputs = plan_outputs(
-            settings.out, settings.page, not settings.no_page, settings.suggest > 0, settings.copy_to, settings.link_to
+            settings.out, settings.page, with_page, with_list, settings.copy_to, settings.link_to, exports
         )
         own_features = settings.features if isinstance(settings.features, str | Path) else None
         read = [*(label_files(settings.labels) or ()), *([Path(own_features)] if own_features is not None else [])]
         outputs.check(read, settings.force)
+        check_saving(settings)
 
         # torch, which these need, is loaded only now: what was refused above was refused at once
         from tpn.images.store_cache import cache_folder
         from tpn.labelling.embedding import embed
-        from tpn.labelling.features import read_features
+        from tpn.labelling.features import features_for
         from tpn.labelling.labelled_folder import find_images, read_known_labels
         from tpn.labelling.networks import check_learned_scales, find_network
-        from tpn.labelling.suggestions import suggest
+        from tpn.labelling.pretrained_networks import name_network
+        from tpn.labelling.saved_labelling import Labelling
+        from tpn.labelling.session_guesses import label_images
         from tpn.semi_supervised.feature_scaling import FeatureScaler
-        from tpn.semi_supervised.label_propagator import LabelPropagator
         from tpn.training.device import computing
 
         with computing(settings.threads, settings.device) as device:
             images = find_images(Path(folder))
-            outputs.check_apart_from(images.path, images.names)
-            read_known_labels(images, settings.labels)
+            outputs.check_apart_from(images.path, images.names, settings.force)
+            with opened_session(images.path, settings) as session:
+                needed = settings.suggest == 0 and session is None
+                read_known_labels(images, settings.labels, needed)
+                none = take_session(images, session, settings)
             if settings.length_scale == "learned":
-                check_learned_scales(settings.backbone if settings.features is None else "")
+                check_learned_scales(settings.backbone if settings.features is None else None)
 
             if settings.features is not None:
-                backbone = str(own_features) if own_features is not None else "features"
-                names, features = images.names, read_features(settings.features, len(images.names))
+                backbone, key = str(own_features) if own_features is not None else "features", ""
+                names, features = features_for(settings.features, images.names, images.problems)
             else:
-                backbone, network = settings.backbone, find_network(settings.backbone, device)
-                cache = cache_folder(settings.cache)
+                network = find_network(settings, device, settings.cache)
+                backbone, cache = network.name, cache_folder(settings.cache)
                 names, features = embed(images.path, images.names, network, cache, device, images.problems)
+                name_network(settings.backbone, network.name)
+                key = network.key
             for sentence in images.problems.sentences:
                 warnings.warn(sentence, TPNWarning, stacklevel=2)
 
-            length_scale: float | Literal["local"] = "local"
+            parameters: dict[str, Any] = {
+                "n_neighbors": settings.neighbours,
+                "alpha": "auto" if settings.alpha is None else settings.alpha,
+                "rounds": settings.rounds,
+                "class_prior": "estimated" if settings.class_prior == "estimated" else None,
+                "n_jobs": settings.threads or -1,
+            }
             if settings.length_scale == "learned":
                 # a TPN divides features by its length scales: W = exp(-d²/2D) of them is its equation (2)
-                points, length_scale = features, (2 * features.shape[1]) ** 0.5
+                points, parameters["length_scale"] = features, (2 * features.shape[1]) ** 0.5
             else:
                 points = FeatureScaler().fit_transform(features)
 
-            classes = sorted({images.labels[name] for name in names if name in images.labels})
-            if len(classes) < 2:
+            labels = {name: images.labels[name] for name in names if name in images.labels}
+            classes = set(labels.values()) | ({"none of the classes"} if none & set(names) else set())
+            if len(classes) < 2 and not (settings.suggest and not labels):
                 raise TPNError(
                     f"Of the images that can be read, {'those of one class only' if classes else 'none'} have labels: "
                     "there must be labelled images of at least two classes."
                 )
-            codes = {class_: index for index, class_ in enumerate(classes)}
-            y = np.array([codes[images.labels[name]] if name in images.labels else -1 for name in names])
-            propagator = LabelPropagator(
-                n_neighbors=settings.neighbours,
-                alpha="auto" if settings.alpha is None else settings.alpha,
-                rounds=settings.rounds,
-                class_prior="estimated" if settings.class_prior == "estimated" else None,
-                length_scale=length_scale,
-                n_jobs=settings.threads or -1,
-            ).fit(points, y)
-
-            probabilities, given = propagator.label_distributions_, y >= 0
-            confidence = probabilities.max(1) * propagator.familiarity_
-            found = FolderLabels(
-                folder=images.path,
+            found = label_images(
+                images.path, names, labels, none, points, parameters, settings.suggest, settings.max_per_class
+            )
+            if found.unreached:
+                warnings.warn(
+                    f"No label reaches {found.unreached:,} of {len(names):,} images on the graph: their labels are "
+                    "those of the linear model alone. More --neighbours connect more images.",
+                    TPNWarning,
+                    stacklevel=2,
+                )
+            found = replace(
+                found,
                 title=printable(str(folder)),
-                paths=names,
-                classes=classes,
-                predicted=probabilities.argmax(1),
-                confidence=confidence,
-                given=given,
-                kept=given | (confidence >= settings.min_confidence),
-                suggested=suggest(points, probabilities, ~given, settings.suggest),
-                unreached=int(propagator.unreached_.sum()),
+                kept=found.kept & (found.given | (found.confidence >= settings.min_confidence)),
                 backbone=backbone,
                 files=outputs.files,
             )
+            if settings.save is not None:
+                given = np.where(found.given, found.predicted, -1)
+                del parameters["n_jobs"]
+                Labelling(features, given, found.classes, backbone, key, parameters).save(settings.save)
             outputs.write(found)
     return replace(found, seconds=time.perf_counter() - start)
+
+
+def check_saving(settings: LabelOptions) -> None:
+    """Refuse to save what could not be applied to new images, or a file that exists."""
+    if settings.save is None:
+        return
+    if settings.features is not None or settings.length_scale == "learned":
+        raise TPNError("--save needs features of a network (--backbone) and --length-scale local.")
+    if check_target(settings.save).exists() and not settings.force:
+        raise TPNError(f"{settings.save} exists: choose another --save, or replace it with --force.")
+
+
+@contextmanager
+def opened_session(folder: Path, settings: LabelOptions) -> "Iterator[Session | None]":
+    """Open the session of a folder, if it is wanted."""
+    from tpn.labelling.session import Session, session_folder
+
+    if not settings.session:
+        yield None
+        return
+    with Session(session_folder(folder, settings.session_folder)) as session:
+        yield session
+
+
+def take_session(images: "LabelledFolder", session: "Session | None", settings: LabelOptions) -> set[str]:
+    """Exchange labels with a session, which keeps those of lists; return the images of none of the classes."""
+    from tpn.labelling.session_state import NONE
+
+    if session is None:
+        return set()
+    if label_files(settings.labels) != [] or session.revision == 0:
+        session.take(images.labels, "tpn label")
+    images.labels = {path: label for path, label in session.labels.items() if path in set(images.names)}
+    return {path for path, mark in session.state.marks.items() if mark == NONE}

@@ -11,9 +11,15 @@ import numpy as np
 import torch
 
 from tpn.errors import TPNError, TPNWarning
+from tpn.images.dataset_index import Problems
 from tpn.images.decoding import NotAnImage, decode
 from tpn.images.file_containers import LARGEST_FILE, too_large
+from tpn.images.store_cache import cache_folder
+from tpn.labelling.classifying import classify
 from tpn.labelling.labelled_folder import find_images
+from tpn.labelling.networks import find_network
+from tpn.labelling.pretrained_networks import name_network
+from tpn.labelling.saved_labelling import load_labelling
 from tpn.progress import showing
 from tpn.results import Result
 from tpn.runs.folder import find_run
@@ -21,7 +27,7 @@ from tpn.runs.loading import load_run
 from tpn.text import printable
 from tpn.training.device import computing
 from tpn.workflows.keywords import build, refuse_unknown, takes
-from tpn.workflows.options import DeviceOptions
+from tpn.workflows.predict_options import PredictOptions
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
@@ -63,28 +69,32 @@ class Predictions(Result):
         )
 
 
-@takes(DeviceOptions)
+@takes(PredictOptions)
 def predict(
-    run: PathLike,
+    run: PathLike | None,
     files: Sequence[PathLike],
-    support: PathLike | Mapping[str, Sequence[PathLike]],
+    support: PathLike | Mapping[str, Sequence[PathLike]] | None = None,
     *,
+    labelling: PathLike | None = None,
     progress: bool = True,
     **options: Any,
 ) -> Predictions:
-    """Classify images with a trained method, given a few labelled ones of each class.
+    """Classify images by a pre-trained network or a trained method, given a few labelled ones; or by a labelling.
 
-    The classes need not be those of training. A transductive method uses all images at once: more images make a better
-    graph.
+    The classes need not be those of training. Without a run, the network that `tpn label` takes embeds all images, and
+    labels propagate from the labelled ones to the others. That, and any transductive method, uses all images at once:
+    more images make a better graph.
 
     Parameters
     ----------
-    run : path
-        A run folder; or mini-conv4, whose weights ship with tpn.
+    run : path or None
+        A run folder; or mini-conv4, whose weights ship with tpn. None: a pre-trained network, as `backbone` says.
     files : sequence of paths
         The images to classify.
     support : path or mapping
         The labelled images: a folder with a sub-folder for each class, or class -> paths.
+    labelling : path
+        A labelling that `label_folder(save=...)` wrote, instead of `run` and `support`.
     progress : bool, default=True
         Show progress.
     {options}
@@ -95,13 +105,22 @@ def predict(
         Prints a line for each image; has `labels`, `confidence` and `probabilities`.
     """
     given = dict(options)
-    where = build(DeviceOptions, given)
-    refuse_unknown("predict", given, DeviceOptions)
+    settings = build(PredictOptions, given)
+    refuse_unknown("predict", given, PredictOptions)
     if isinstance(files, str | os.PathLike):
         files = [files]
     if not files:
         raise TPNError("There is nothing to classify: name at least one image.")
-    with showing(progress), computing(where.threads, where.device) as device:
+    if (support is None) == (labelling is None) or (labelling is not None and run is not None):
+        raise TPNError("Name either the labelled images (--support) or a saved labelling (--labelling), without a run.")
+    if (run is not None or labelling is not None) and settings.backbone is not None:
+        raise TPNError("--backbone is for --support without a run: a run or a labelling has a network of its own.")
+    with showing(progress), computing(settings.threads, settings.device) as device:
+        if labelling is not None:
+            return _by_labelling(files, Path(labelling), settings, device)
+        assert support is not None
+        if run is None:
+            return _by_network(files, support_classes(support), settings, device)
         found = find_run(run)
         config = found.read_config()
         method = load_run(found, config).to(device)
@@ -126,6 +145,47 @@ def predict(
         paths=[str(path) for path in paths],
         labels=[names[index] for index in best],
         confidence=probabilities.max(1),
+        probabilities=probabilities,
+    )
+
+
+def _by_network(
+    files: Sequence[PathLike], classes: dict[str, list[Path]], settings: PredictOptions, device: torch.device
+) -> Predictions:
+    network, problems = find_network(settings, device, settings.cache), Problems()
+    named = {Path(file): file for file in files}
+    used, probabilities = classify(classes, list(named), network, cache_folder(settings.cache), device, problems)
+    name_network(settings.backbone, network.name)
+    for sentence in problems.sentences:
+        warnings.warn(sentence, TPNWarning, stacklevel=4)
+    names, best = list(classes), probabilities.argmax(1)
+    return Predictions(
+        method=f"LabelPropagator on {network.name}",
+        transduction="yes",
+        classes=names,
+        paths=[str(named[file]) for file in used],
+        labels=[names[index] for index in best],
+        confidence=probabilities.max(1),
+        probabilities=probabilities,
+    )
+
+
+def _by_labelling(
+    files: Sequence[PathLike], saved: Path, settings: PredictOptions, device: torch.device
+) -> Predictions:
+    """Classify images as `label_folder` would, by a labelling that it has saved."""
+    known = load_labelling(saved)
+    found, probabilities, confidence = known.predict(
+        [Path(file) for file in files], cache_folder(settings.cache), device
+    )
+    best = probabilities.argmax(1)
+    return Predictions(
+        method=f"LabelPropagator on {known.backbone}",
+        transduction="yes",
+        classes=known.classes,
+        paths=[str(path) for path in found],
+        labels=[known.classes[index] for index in best],
+        confidence=confidence,
         probabilities=probabilities,
     )
 

@@ -26,7 +26,7 @@ def method_settings(name: str) -> type[Config]:
 
 def own_settings_class(name: str) -> type:
     """Return a dataclass of a method's settings besides those of every training; `tpn.evaluate` checks their values."""
-    kind = find_method(name).Config
+    kind: type = find_method(name).Config
     training, docs = {one.name for one in fields(PretrainingConfig)}, field_docs(kind)
     own = [
         (one.name, one.type, field(default=one.default, metadata={"doc": docs.get(one.name, "")}))

