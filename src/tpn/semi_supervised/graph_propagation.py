@@ -128,7 +128,7 @@ class GraphPropagation:
         known = labels.of_nodes(nodes, number, self._sample_weight)
         settings = self._settings(labels.classes, float(known.sum()))
         points = self._graph.points
-        kind = (points.shape[1], not sparse.issparse(points))
+        kind = (points.shape, not sparse.issparse(points))
         build = partial(build_prior_model, self.estimator, len(labels.classes), settings.class_balance, *kind)
         previous = self._result
         if previous is not None and not np.array_equal(self.classes_, labels.classes):

@@ -40,7 +40,7 @@ class LabelPropagator(GraphPropagation, OutOfSamplePrediction, BaseEstimator):  
         The prior model, fitted on the labelled points: linear discriminant analysis ("discriminant"), logistic
         regression ("linear"), a softmax over cosines to the class means ("prototypes"), the same class balance for all
         points ("none"), or any classifier with `predict_proba`. "auto" is "discriminant" for dense points of at most
-        1,024 features; otherwise "linear" up to 300 classes and "prototypes" beyond.
+        1,024 features that are more than their features; otherwise "linear" up to 300 classes and "prototypes" beyond.
     rounds : int, default=2
         How often the prior model is fitted again with pseudo-labels.
     class_prior : "estimated", array-like of shape (n_classes,), dict or None, default="estimated"

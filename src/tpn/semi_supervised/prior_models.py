@@ -30,7 +30,7 @@ MOST_LINEAR_CLASSES = 300
 MOST_FEATURES = 1024
 """With more features "auto" does not take linear discriminant analysis: a covariance matrix would be too large."""
 SHRINKAGE = 0.1
-"""Of a covariance matrix towards a multiple of the identity."""
+"""Of a covariance matrix towards a multiple of the identity, beside what the number of points asks for."""
 
 
 @runtime_checkable
@@ -48,14 +48,21 @@ class PriorModel(Protocol):
 
 
 def build_prior_model(
-    estimator: Any, n_classes: int, class_balance: np.ndarray | None, n_features: int, dense: bool
+    estimator: Any, n_classes: int, class_balance: np.ndarray | None, shape: tuple[int, int], dense: bool
 ) -> PriorModel:
     """Build the prior model that the parameter `estimator` of LabelPropagator names."""
+    n_points, n_features = shape
     if not isinstance(estimator, str):
         return ClassifierModel(estimator)
     if estimator == "auto":
         small = n_classes <= MOST_LINEAR_CLASSES
-        estimator = "discriminant" if dense and n_features <= MOST_FEATURES else "linear" if small else "prototypes"
+        estimator = (
+            "discriminant"
+            if dense and n_features <= min(n_points, MOST_FEATURES)
+            else "linear"
+            if small
+            else "prototypes"
+        )
     if estimator == "none" or not n_features:
         return ConstantModel(np.full(n_classes, 1 / n_classes) if class_balance is None else class_balance)
     if estimator == "discriminant" and not dense:
@@ -79,7 +86,8 @@ class DiscriminantModel:
         covariance = evidence.moment.copy()
         if evidence.scores is not None:
             covariance -= (means * (sizes / sizes.sum())[:, None]).T @ means
-        ridge = SHRINKAGE * np.trace(covariance) / len(covariance)
+        noise = len(covariance) / evidence.standardise.points.shape[0]  # a covariance of few points is mostly noise
+        ridge = (SHRINKAGE + noise) * np.trace(covariance) / len(covariance)
         covariance[np.diag_indices_from(covariance)] += max(ridge, 1e-9)
         with threads(1):  # so small that several threads take longer
             self.coef = np.linalg.solve(covariance, means.T).T
