@@ -24,7 +24,7 @@ WRONG: dict[Any, tuple[str, ...]] = {
     Path: ("", "\0", "/proc/nowhere/file", "/dev/null/x"),
     str: ("", "\0", "nothing-of-this-name", "x" * 100_000, "../../../..", "💥"),
 }
-ODD = ("--", "-", "--no-such-option", "-x", "--=", "", "--help=1", "\0", "--way=", "x" * 100_000)
+ODD = ("-", "--no-such-option", "-x", "--=", "", "--help=1", "\0", "--way=", "x" * 100_000)
 
 
 @dataclass(frozen=True)

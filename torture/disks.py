@@ -27,7 +27,7 @@ class Disks(Campaign):
     It needs the right to mount; without it, only limits on the size of files stand for full disks.
     """
 
-    name, wanted, slice = "disks", 100, 2
+    name, wanted, slice = "disks", 100, 1
 
     def prepare(self) -> None:
         warnings.simplefilter("ignore")

@@ -55,7 +55,7 @@ def test_the_labels_are_in_memory_and_nothing_is_written(place, features, capsys
 
 
 def test_it_is_what_the_command_does(place, features, capsys):
-    np.save("features.npy", features + np.random.default_rng(1).normal(0, 120, features.shape))
+    np.save("features.npy", features + np.random.default_rng(1).normal(0, 300, features.shape))
     with open("few.csv", "w", newline="") as stream:
         csv.writer(stream).writerows([("path", "label"), *LABELS.items()])
     found = tpn.label_folder("photos", labels="few.csv", features="features.npy", neighbours=5, class_prior="none")

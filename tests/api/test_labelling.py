@@ -37,7 +37,7 @@ def test_label_a_folder_in_memory_and_by_command(photos, tmp_path, capsys):
     assert np.mean([label == truth(path) for path, label in zip(found.paths, found.labels, strict=True)]) > 0.9
     assert len(found.suggestions) == 2
     assert not set(found.suggestions) & set(given)
-    assert list(found.to_dataframe().columns) == ["path", "label", "confidence"]
+    assert list(found.to_dataframe().columns)[:3] == ["path", "label", "confidence"]
     (tmp_path / "few.csv").write_text("path,label\n" + "".join(f"{path},{label}\n" for path, label in given.items()))
     command = ["label", str(photos), "--labels", str(tmp_path / "few.csv"), "--out", str(tmp_path / "out.csv")]
     capsys.readouterr()

@@ -20,7 +20,7 @@ TINY = tiny(episodes=2)
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["fly"], "Unknown command 'fly': choose one of label, predict, train"),
+        (["fly"], "Unknown command 'fly': choose one of label, studio, embed, predict, train"),
         (["train", "tpm"], "Unknown method 'tpm': choose one of"),
         (["train", "--way", "5"], "tpn train METHOD --way 5"),
         (["train", "tpn", "--data", "imagenet"], "Unknown data 'imagenet'"),

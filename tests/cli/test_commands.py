@@ -96,8 +96,8 @@ def test_data_info(capsys):
 
 def test_evaluate_prints_one_json_object(capsys, runs):
     result = json.loads(output(capsys, "evaluate", runs / "one", "--episodes", 30, "--json"))
-    keys = "accuracy ci95 way shot query episodes seconds method transduction batch_norm data split"
-    assert " ".join(list(result)[:12]) == keys
+    keys = "accuracy ci95 way shot query episodes seconds method transduction class_balance batch_norm data split"
+    assert " ".join(list(result)[:13]) == keys
     assert 0.2 < result["accuracy"] < 0.9
     assert 0 < result["ci95"] < 0.2
     assert (result["way"], result["shot"], result["query"]) == (3, 1, 4), "as in the run"

@@ -98,7 +98,7 @@ def test_among_the_images_nothing_is_written(refused, tmp_path):
 @pytest.mark.parametrize("further", [[], ["--report-only"]], ids=["running", "reporting"])
 @pytest.mark.parametrize(
     ("content", "complaint"),
-    [(200, "damaged"), ({"format": 99}, "remove it")],
+    [(200, "damaged"), ({"format": 99}, "does not match its digest")],
     ids=["truncated", "other-format"],
 )
 def test_a_damaged_result(refused, finished, tmp_path, content, complaint, further):

@@ -1,5 +1,6 @@
 """Exports that other tools read: by their own loader where it is light, otherwise by their documented schema."""
 
+import gc
 import json
 import warnings
 from dataclasses import replace
@@ -82,6 +83,8 @@ def test_an_imagefolder_is_read_by_hugging_face(made, tmp_path, monkeypatch):
             ("cat", 0.8), ("cat", 1.0), ("dög", 0.7), ("dög", 0.9),
         ]  # fmt: skip
         assert read[0]["image"].size == (16, 16)
+        del read
+        gc.collect()  # it leaves files open, which must not be blamed on another test
 
 
 def test_the_tree_of_fiftyone_can_be_handed_back(photos, made, tmp_path):

@@ -29,7 +29,14 @@ from tpn.semi_supervised import sparse_graph as graphs
 from tpn.semi_supervised.conjugate_gradients import SparsePropagation, conjugate_gradients
 from tpn.semi_supervised.label_propagator import LabelPropagator
 from tpn.semi_supervised.neighbours import Neighbours
-from tpn.semi_supervised.postprocessing import SHARPENING, familiarity, most_confident, usual_walks
+from tpn.semi_supervised.postprocessing import (
+    SHARPENING,
+    balance_classes,
+    class_balance_factors,
+    familiarity,
+    most_confident,
+    usual_walks,
+)
 
 from .test_neighbours import brute_force
 
@@ -569,3 +576,12 @@ def test_it_is_better_than_spreading_alone_and_than_the_labels_alone():
     assert 0.3 < mean["labels"] < 0.9, "neither easy nor hopeless"
     assert mean["ours"] > mean["spreading"] + 0.08, mean
     assert mean["ours"] > mean["labels"] + 0.2, mean
+
+
+def test_a_class_that_the_scores_deny_overflows_nothing():
+    scores = np.zeros((50, 3), np.float32)
+    scores[:, 0] = 1
+    factors = class_balance_factors(scores, 3)
+    assert np.isfinite(factors).all()
+    assert np.isfinite(factors.astype(np.float32)).all()
+    assert np.isfinite(balance_classes(scores, factors)).all()

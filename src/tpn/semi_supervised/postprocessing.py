@@ -17,6 +17,9 @@ FAMILIAR_QUANTILE = 0.75
 FAMILIAR_FRACTION = 0.5
 """Points that labels reach at least this much as often as those are familiar too."""
 
+SMALLEST_FACTOR = 1e-30
+"""The smallest factor of a class against the largest, which single precision can hold."""
+
 
 def class_balance_factors(
     scores: np.ndarray,
@@ -58,6 +61,7 @@ def class_balance_factors(
         balance = factors * ((weight / sums) @ scores)  # of the scores times factors, with rows that sum to one
         change = target / np.maximum(balance, 1e-12)
         factors *= change
+        factors = np.maximum(factors / factors.max(), SMALLEST_FACTOR)  # a class that no point is of has no limit
         if np.abs(change - 1).max() < BALANCING_TOLERANCE:
             break
     return np.asarray(factors / factors.max())

@@ -32,6 +32,9 @@ MOST_FEATURES = 1024
 SHRINKAGE = 0.1
 """Of a covariance matrix towards a multiple of the identity, beside what the number of points asks for."""
 
+SMALLEST_RIDGE = 1e-4
+"""The least variance within classes in each direction, as a fraction of the variance of all points."""
+
 
 @runtime_checkable
 class PriorModel(Protocol):
@@ -88,7 +91,8 @@ class DiscriminantModel:
             covariance -= (means * (sizes / sizes.sum())[:, None]).T @ means
         noise = len(covariance) / evidence.standardise.points.shape[0]  # a covariance of few points is mostly noise
         ridge = (SHRINKAGE + noise) * np.trace(covariance) / len(covariance)
-        covariance[np.diag_indices_from(covariance)] += max(ridge, 1e-9)
+        least = SMALLEST_RIDGE * np.trace(evidence.moment) / len(covariance)  # rounding could make eigenvalues negative
+        covariance[np.diag_indices_from(covariance)] += max(ridge, least, 1e-9)
         with threads(1):  # so small that several threads take longer
             self.coef = np.linalg.solve(covariance, means.T).T
         self.intercept = -np.vecdot(means, self.coef) / 2
