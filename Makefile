@@ -15,7 +15,7 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-# Train in two stages on the drawings that ship with the package, test on unseen classes, plot the results. Four minutes.
+# Train in two stages on the drawings that ship with the package, test on unseen classes, plot the results. About five minutes.
 run: $(READY)
 	$(BIN)/tpn pretrain --episodes 900 --out $(FIRST) --resume
 	$(BIN)/tpn train tpn --init $(FIRST) --episodes 1000 --schedule cosine --validate-every 250 --out $(RUN) --resume
