@@ -14,7 +14,10 @@ from tpn.studio_server.server import Studio
 
 playwright_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium to test the page in")
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium to test the page in"),
+    pytest.mark.flaky(reruns=2),  # a browser that waits for a busy machine
+]
 
 
 @pytest.fixture(scope="module")
