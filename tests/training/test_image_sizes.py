@@ -1,15 +1,17 @@
 """Progressive image size."""
 
+import signal
+
 import numpy as np
 import pytest
 import torch
 
+import tpn
 from tests.tiny import tiny
 from tests.training.making import make_steps, training_of
-from tpn.cli import main
 from tpn.images.augmentation import shrink
 from tpn.methods._config import Config
-from tpn.runs.loading import load
+from tpn.runs.tensors import read_tensors
 from tpn.training.image_sizes import image_size_at, statistics_refreshed
 
 
@@ -54,14 +56,20 @@ def test_refreshed_statistics_are_those_of_full_sized_training_images():
 
 
 def test_a_training_through_all_sizes_is_resumed_exactly(tmp_path):
-    call = ["pretrain", *tiny(episodes=6, validate_every=2, sizes=(16, 28), ema=0.9, batch_size=16)]
-    call += ["--augment", "resized-crop", "flip", "--classifier", "cosine", "--nca", "0.5"]
-    assert main([*call, "--out", str(tmp_path / "whole")]) == 0
-    stopped = [*call, "--out", str(tmp_path / "resumed")]
-    stopped[stopped.index("--episodes") + 1] = "6"
-    assert main([*stopped[:-2], "--out", str(tmp_path / "resumed"), "--patience", "1", "--resume"]) == 0
-    assert main([*stopped, "--patience", "0", "--resume"]) == 0
-    whole, resumed = (load(tmp_path / name).state_dict() for name in ("whole", "resumed"))
+    settings = {"episodes": 6, "validate_every": 2, "validation_episodes": 2, "threads": 1, "progress": False}
+    settings |= {"sizes": (16, 28), "ema": 0.9, "batch_size": 16, "classifier": "cosine", "nca": 0.5}
+    settings |= {"augment": ("resized-crop", "flip"), "way": 3, "shot": 1, "query": 2}
+
+    def stop(step):
+        if step["episode"] == 3:
+            signal.raise_signal(signal.SIGINT)
+
+    tpn.pretrain("quickdraw", out=tmp_path / "whole", **settings)
+    with pytest.raises(tpn.Interrupted):
+        tpn.pretrain("quickdraw", out=tmp_path / "resumed", on_step=stop, **settings)
+    tpn.pretrain("quickdraw", out=tmp_path / "resumed", resume=True, **settings)
+    whole, resumed = (read_tensors(tmp_path / name / "checkpoint.safetensors")[0] for name in ("whole", "resumed"))
+    assert any(name.startswith("averaged/") for name in whole)
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
 
 
