@@ -105,6 +105,11 @@ class Setting:
         return f"{self.way}-way {self.shot}-shot, {queries}{unlabelled}{distractors}{share}{partition}"
 
     @property
+    def images(self) -> int:
+        """The number of images in an episode with the same number of queries of each class."""
+        return self.way * (self.shot + self.query) + (self.way + self.distractors) * self.unlabelled
+
+    @property
     def most_queries(self) -> int:
         """The largest number of queries that a class certainly needs."""
         return max(self.query_counts) if self.query_counts is not None else self.query

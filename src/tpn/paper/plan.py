@@ -159,7 +159,7 @@ def images_in(episode: Setting, settings: Config) -> int:
     """Return the number of images in a training episode, or in a mini-batch."""
     if isinstance(settings, ClassifierConfig):
         return settings.batch_size
-    return episode.way * (episode.shot + episode.query) + (episode.way + episode.distractors) * episode.unlabelled
+    return episode.images
 
 
 def name_of(config: RunConfig) -> str:

@@ -102,7 +102,7 @@ class PointGraph:
                 squares, np.full_like(own, self.common_scale), np.full_like(theirs, self.common_scale)
             )
         if self.nodes.mass is not None:
-            weights = weights * graphs.edge_shares(self.nodes.mass).astype(weights.dtype)[found]
+            weights = weights * graphs.edge_weights_of_copies(self.nodes.mass).astype(weights.dtype)[found]
         starts = np.arange(0, weights.size + 1, weights.shape[1])
         edges = sparse.csr_array((weights.ravel(), found.ravel(), starts), shape=(len(found), len(self.scales)))
         return Edges(edges, points, np.minimum(np.median(theirs, axis=1) / own, 1))

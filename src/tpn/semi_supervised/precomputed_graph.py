@@ -97,7 +97,7 @@ class PrecomputedGraph:
             near = np.bincount(rows, self.scales[columns], number) / np.maximum(np.bincount(rows, minlength=number), 1)
             crowding = np.minimum(near / own, 1)
         if self.nodes.mass is not None:
-            edges.data *= graphs.edge_shares(self.nodes.mass).astype(edges.dtype)[edges.indices]
+            edges.data *= graphs.edge_weights_of_copies(self.nodes.mass).astype(edges.dtype)[edges.indices]
         return Edges(edges, np.empty((number, 0), edges.dtype), crowding)
 
 

@@ -74,7 +74,7 @@ def connect(
     return weighted(sparse.csr_array(chosen.maximum(chosen.T)), mass)
 
 
-def edge_shares(mass: np.ndarray) -> np.ndarray:
+def edge_weights_of_copies(mass: np.ndarray) -> np.ndarray:
     """Return the factor that the mass of each node is for its edges: at most that of ten usual nodes.
 
     Without a limit, random walks from near a node of thousands of copies would hardly ever leave it, and its neighbours
@@ -86,7 +86,7 @@ def edge_shares(mass: np.ndarray) -> np.ndarray:
 def weighted(weights: sparse.csr_array, mass: np.ndarray | None) -> sparse.csr_array:
     """Return the edge weights between nodes of these masses, without loops and without edges of no weight."""
     if mass is not None:
-        share = edge_shares(mass).astype(weights.dtype)
+        share = edge_weights_of_copies(mass).astype(weights.dtype)
         weights.data *= np.repeat(share, np.diff(weights.indptr))
         weights.data *= share[weights.indices]
     weights.setdiag(0) if weights.diagonal().any() else None

@@ -97,12 +97,12 @@ class Api:
         return _missing() if number is None else JSONResponse(self.workspace.detail(number))
 
     def thumbnail(self, request: Request) -> Response:
-        return self._picture(request, self.workspace.thumbnails.small)
+        return self._image_response(request, self.workspace.thumbnails.small)
 
     def preview(self, request: Request) -> Response:
-        return self._picture(request, self.workspace.thumbnails.large)
+        return self._image_response(request, self.workspace.thumbnails.large)
 
-    def _picture(self, request: Request, make: Callable[..., bytes | None]) -> Response:
+    def _image_response(self, request: Request, make: Callable[..., bytes | None]) -> Response:
         number = self._number(request)
         images = self.workspace.images
         made = make(images.path / images.names[number]) if number is not None else None

@@ -100,11 +100,7 @@ def check_compiler(device: torch.device) -> None:
 def compilation_pays(config: RunConfig, execution: Execution) -> bool:
     """Return whether compiling the backbone saves more time than it takes, and is possible."""
     kind, settings, episode = find_method(config.method), config.settings, config.episode
-    images = (
-        episode.way * (episode.shot + episode.query + episode.unlabelled) + episode.distractors * episode.unlabelled
-    )
-    if isinstance(settings, ClassifierConfig):
-        images = settings.batch_size
+    images = settings.batch_size if isinstance(settings, ClassifierConfig) else episode.images
     worth = settings.episodes * images * config.image_size**2 >= WORTH_COMPILING
     blocks = settings.backbone in CONV_BLOCK_NETWORKS and kind.compile_backbone is Method.compile_backbone
     if not (worth and blocks and execution.device.type == "cpu" and execution.precision == "float32"):
