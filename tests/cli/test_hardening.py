@@ -23,6 +23,7 @@ from tpn.text import as_text, shortened
         (["label", ".", "--labels", "/dev/zero"], "/dev/zero is too large"),
         (["paper", "table1", "--episodes", "99999999999999"], "--episodes must be at most"),
         (["paper", "table1", "--resnet", "x"], "Unknown backbone 'x'"),
+        (["pretrain", "--class-seed", "-1000000"], "--class-seed must be at least 0"),
         (["train", "tpn", "--cache", ""], "The value of --cache is empty"),
         (["train", "tpn", "--data="], "The value of --data is empty"),
         (["evaluate", "mini-conv4", "--as", ""], "The value of --as is empty"),

@@ -104,6 +104,14 @@ def test_a_zip_with_data_after_its_end_or_a_shorter_directory_is_refused(tmp_pat
     assert open_images(f"folder:{path}", SIZE, cache=tmp_path / "cache").info()["train"].images == 6
 
 
+def test_a_zip_whose_entry_has_lost_its_name_is_refused(tmp_path):
+    path = making.write_zip(tmp_path / "a.zip", FILES)
+    name = b"train/cat/0.png"
+    path.write_bytes(path.read_bytes().replace(name, b"\0" * len(name)))  # zipfile ends a name at the first zero
+    with pytest.raises(TPNError, match="a.zip is damaged: one of its entries has no name"):
+        open_images(f"folder:{path}", SIZE, cache=tmp_path / "cache")
+
+
 @pytest.mark.filterwarnings("ignore:Duplicate name:UserWarning")
 @pytest.mark.parametrize("kind", ["zip", "tar"])
 def test_two_entries_of_one_name_are_said(tmp_path, kind):

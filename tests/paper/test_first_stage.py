@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from tests.paper import BUDGET, do, planned, table
+from tests.paper import BUDGET, do, one_cell, planned, table
 from tpn.cli import main
 from tpn.errors import TPNError
-from tpn.paper import first_stage
+from tpn.paper import two_stages
 from tpn.paper.budget import BUDGETS, FIRST_STAGE
+from tpn.paper.experiments import find_experiment
 from tpn.paper.job import read_result
 from tpn.paper.measured import collect
 from tpn.paper.report.report import Report
@@ -19,7 +20,7 @@ SHORT = {"episodes": 2, "batch_size": 16, "validate_every": 2, "validation_episo
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
-    monkeypatch.setattr(first_stage, "SMALL", SHORT)
+    monkeypatch.setattr(two_stages, "SMALL", SHORT)
 
 
 def test_one_first_stage_is_trained_for_all_systems(images, tmp_path):
@@ -37,6 +38,28 @@ def test_one_first_stage_is_trained_for_all_systems(images, tmp_path):
     assert again.jobs.keys() == plan.jobs.keys(), "names do not depend on what is there already"
     report = Report(table(), BUDGETS["cpu"], "cpu", images.spec, 28, plan, collect(plan), {}, "tpn paper")
     assert report.budget_title == "cpu budget (warm start, 30,000 training images)"
+
+
+def test_the_shipped_weights_are_trained_in_two_stages_and_at_the_quick_budget_from_scratch(images, tmp_path):
+    shipped, pretrained = find_experiment("mini-conv4"), find_experiment("mini-conv4-pretrained")
+    plan = planned(shipped, images, tmp_path, replace(BUDGET, episodes=None))
+    [first], [second] = plan.first.values(), plan.jobs.values()
+    assert second.config.init == str(first.run.folder)
+    assert second.config.settings.unit_features
+    assert planned(shipped, images, tmp_path, BUDGETS["quick"]).first == {}
+    for budget in ("cpu", "quick"):
+        plan = planned(pretrained, images, tmp_path, BUDGETS[budget])
+        assert plan.first == {}
+        assert [job.config.init for job in plan.jobs.values()] == [None], "a first stage starts from scratch"
+
+
+def test_a_graph_starts_with_a_scale_that_fits_the_backbone(images, tmp_path):
+    def settings(budget):
+        jobs = planned(one_cell("tpn"), images, tmp_path, budget).jobs
+        return [(job.config.settings.unit_features, job.config.settings.initial_sharpness) for job in jobs.values()]
+
+    assert settings(BUDGET) == [(False, 1.0)]
+    assert settings(replace(BUDGET, init=FIRST_STAGE)) == [(True, 6.0)]
 
 
 def test_another_run_can_be_the_start(images, tmp_path):

@@ -58,6 +58,8 @@ class Zip(_Archive):
     def _entries(self) -> dict[str, zipfile.ZipInfo]:
         entries = {}
         for entry in self._archive.infolist():
+            if not entry.filename:
+                raise TPNError(f"{self.path} is damaged: one of its entries has no name.")
             name = _plain(entry.filename)
             _check_name(name, self.path)
             if stat.S_ISLNK(entry.external_attr >> 16):

@@ -29,8 +29,6 @@ class ImageFolder(Source):
 
     def __init__(self, path: Path, class_seed: int = 0) -> None:
         super().__init__(path)
-        if not 0 <= class_seed < 2**63:
-            raise TPNError(f"--class-seed must be at least 0 and below 2^63, not {class_seed}.")
         self.class_seed = class_seed
 
     @property

@@ -9,7 +9,7 @@ from tpn.images.image_folder import ImageFolder
 from tpn.images.mini_imagenet import MiniImageNet
 from tpn.images.quickdraw import QuickDraw
 from tpn.images.source import Source
-from tpn.images.source_names import LARGEST_SIZE, check_size, parse_source
+from tpn.images.source_names import LARGEST_SIZE, check_class_seed, check_size, parse_source
 from tpn.images.split import Images
 from tpn.images.store_cache import cache_folder, open_store
 from tpn.images.tiered_imagenet import TieredImageNet
@@ -72,6 +72,7 @@ def open_images(
 def find_source(spec: object, class_seed: int = 0) -> Source | None:
     """Return the folder or archive that `--data` names; None for the drawings that come with the package."""
     kind, path = parse_source(spec)
+    check_class_seed(class_seed)
     if kind == "quickdraw":
         return None
     place = resolved(Path(path))

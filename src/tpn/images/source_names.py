@@ -40,3 +40,9 @@ def check_size(size: int | None, largest: int = LARGEST_SIZE) -> None:
     """Refuse a size that images cannot be resized to."""
     if size is not None and not 1 <= size <= largest:
         raise TPNError(f"--image-size must be between 1 and {largest} pixels, not {size}.")
+
+
+def check_class_seed(seed: int) -> None:
+    """Refuse a seed that no random generator takes, also where a source does not use it."""
+    if not 0 <= seed < 2**63:
+        raise TPNError(f"--class-seed must be at least 0 and below 2^63, not {seed}.")

@@ -9,6 +9,8 @@ MOST_SPLITS = 1000
 FIRST_STAGE = "first-stage"
 """As --init: the pre-trained backbone that ships with the package, if it was trained on these images; otherwise a first
 stage that is trained before all systems."""
+SCRATCH = "scratch"
+"""As --init: start from scratch, also where a recipe has two stages."""
 MOST_EPISODES = {"episodes": 10**9, "validations": 10**6, "validation_episodes": 10**5, "test_episodes": 10**6}
 Schedule: TypeAlias = Literal["halve", "linear", "step", "cosine", "one-cycle"]
 
@@ -21,7 +23,7 @@ class Budget:
     """Resize images to this height and width in pixels (quick: 28; otherwise 84, and 28 for QuickDraw)."""
     init: str | None = None
     """The run whose backbone every system starts with; first-stage: the pre-trained backbone that ships with the
-    package, or one that is trained first (cpu: first-stage; otherwise none)."""
+    package, or one that is trained first; scratch: none (cpu: first-stage; quick: scratch; full: as in each recipe)."""
     episodes: int | None = None
     """Training episodes of every system (quick: 100; full: as in each recipe, up to 500,000)."""
     train_images: int | None = None
@@ -56,6 +58,11 @@ class Budget:
         if self.splits is not None and self.splits > MOST_SPLITS:
             raise TPNError(f"--splits must be at most {MOST_SPLITS}, not {self.splits}.")
 
+    def starting_with(self, init: str | None) -> "Budget":
+        """Return the budget with what systems start with; `init` is what a recipe says. None: from scratch."""
+        chosen = SCRATCH if init == SCRATCH else self.init or init
+        return replace(self, init=None if chosen == SCRATCH else chosen)
+
     def override(self, options: Any) -> "Budget":
         """Return a copy with those fields replaced that `options` has with a value other than None."""
         given = {field.name: getattr(options, field.name, None) for field in fields(Budget)}
@@ -78,6 +85,7 @@ BUDGETS = {
     ),
     "quick": Budget(
         image_size=28,
+        init=SCRATCH,
         episodes=100,
         validations=2,
         validation_episodes=10,

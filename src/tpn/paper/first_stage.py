@@ -2,33 +2,16 @@
 
 import os
 from dataclasses import dataclass
-from typing import Any
 
 from tpn.errors import TPNError
 from tpn.images.split import Images
 from tpn.paper.budget import FIRST_STAGE
-from tpn.paper.recipe import Test, Training, training
+from tpn.paper.recipe import Test, training
 from tpn.runs.folder import Run, find_run
 from tpn.runs.loading import weights_digest
 from tpn.runs.shipped import ships
 
 SHIPPED = "mini-conv4-pretrained"
-PHOTOGRAPHS: dict[str, Any] = {
-    "classifier": "cosine",
-    "nca": 0.5,
-    "augment": ("resized-crop", "flip"),
-    "ema": 0.998,
-    "batch_size": 64,
-    "lr": 0.05,
-    "warm_up": 200,
-    "episodes": 60_000,
-    "validate_every": 4_000,
-    "sizes": (42, 63, 84),
-    "size_shares": (0.3, 0.3, 0.4),
-}
-"""The recipe of the shipped weights, for images of 84x84 pixels."""
-SMALL: dict[str, Any] = {"episodes": 2_000, "validate_every": 500, "classifier": "cosine"}
-"""The recipe for smaller images, such as drawings."""
 CONV4_FAMILY = ("conv4", "conv4-32", "conv4-maps")
 
 
@@ -39,12 +22,6 @@ class Start:
     folder: str
     weights: str
     """A digest of its weights; empty if it is trained as part of the experiment."""
-
-
-def first_stage(backbone: str, image_size: int) -> Training:
-    """Return the training of a backbone on all training classes."""
-    settings = PHOTOGRAPHS if image_size == PHOTOGRAPHS["sizes"][-1] else SMALL
-    return training("classifier-baseline", 5, 5, **settings, backbone=backbone)
 
 
 def first_stage_tests() -> tuple[Test, ...]:

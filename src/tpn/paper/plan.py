@@ -16,13 +16,13 @@ from tpn.paper.budget import Budget
 from tpn.paper.first_stage import (
     Start,
     backbone_for,
-    first_stage,
     first_stage_tests,
     given_start,
     pretrained_for,
 )
 from tpn.paper.job import Computing, Job
 from tpn.paper.recipe import Cell, Experiment, Test, Training
+from tpn.paper.two_stages import WARM_START, first_stage
 from tpn.runs.config import RunConfig
 
 
@@ -52,6 +52,7 @@ def plan(
     """Return the jobs of an experiment on these images, in the order of its cells."""
     assert budget.test_episodes is not None
     assert budget.splits is not None
+    budget = budget.starting_with(experiment.init)
     tests: dict[str, dict[Test, None]] = {}
     configs: dict[str, RunConfig] = {}
     of_cell: dict[Cell, tuple[str, ...]] = {}
@@ -135,6 +136,8 @@ def test_episodes(config: RunConfig, budget: Budget) -> int:
 def settings_for(training: Training, budget: Budget) -> Config:
     """Return the settings of a training within a budget."""
     own = dict(training.settings)
+    if budget.init is not None:
+        own = {**WARM_START.get(training.method, {}), **own}
     for name in ("episodes", "schedule", "validation_episodes", "patience"):
         if getattr(budget, name) is not None:
             own[name] = getattr(budget, name)

@@ -77,6 +77,8 @@ class Experiment:
     cells: tuple[Cell, ...]
     figure: str | None = None
     """The label of the x-axis, if the rows are drawn as lines."""
+    init: str | None = None
+    """What its trainings start with, unless the budget says otherwise: see `Budget.init`."""
 
     @property
     def rows(self) -> list[str]:

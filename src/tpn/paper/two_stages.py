@@ -1,0 +1,51 @@
+"""Recipes in two stages: a backbone learns all training classes, then a method learns by episodes. Without torch."""
+
+from typing import Any
+
+from tpn.paper.recipe import Training, training
+
+PHOTOGRAPHS: dict[str, Any] = {
+    "classifier": "cosine",
+    "nca": 0.5,
+    "augment": ("resized-crop", "flip"),
+    "ema": 0.998,
+    "batch_size": 64,
+    "lr": 0.05,
+    "warm_up": 100,
+    "episodes": 20_000,
+    "validate_every": 2_000,
+    "validation_episodes": 200,
+    "sizes": (42, 63, 84),
+    "size_shares": (0.45, 0.25, 0.3),
+}
+"""The first stage of the shipped weights, for images of 84x84 pixels."""
+SMALL: dict[str, Any] = {"episodes": 2_000, "validate_every": 500, "classifier": "cosine"}
+"""The first stage for smaller images, such as drawings."""
+GRAPH_OF_ANGLES: dict[str, Any] = {"unit_features": True, "initial_sharpness": 6.0}
+WARM_START: dict[str, dict[str, Any]] = {"tpn": GRAPH_OF_ANGLES, "tpn-semi": GRAPH_OF_ANGLES}
+"""Settings that a method needs to start with a backbone that a cosine classifier has trained: with its own ones, the
+graph of TPN would begin with all nodes equally near, at chance."""
+SECOND_STAGE: dict[str, Any] = {
+    **GRAPH_OF_ANGLES,
+    "episodes": 3_000,
+    "schedule": "cosine",
+    "backbone_lr": 0.1,
+    "tasks_per_episode": 8,
+    "base_loss": 0.5,
+    "ema": 0.99,
+    "validate_every": 300,
+    "validation_episodes": 200,
+    "patience": 0,
+}
+"""The second stage of the shipped weights, by episodes of TPN."""
+
+
+def first_stage(backbone: str, image_size: int) -> Training:
+    """Return the training of a backbone on all training classes."""
+    settings = PHOTOGRAPHS if image_size == PHOTOGRAPHS["sizes"][-1] else SMALL
+    return training("classifier-baseline", 5, 5, **settings, backbone=backbone)
+
+
+def second_stage() -> Training:
+    """Return the training of TPN by episodes, from a first stage."""
+    return training("tpn", 5, 5, **SECOND_STAGE)
