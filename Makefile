@@ -17,8 +17,8 @@ $(READY): pyproject.toml constraints.txt
 
 # Train in two stages on the drawings that ship with the package, test on unseen classes, plot the results. About five minutes.
 run: $(READY)
-	$(BIN)/tpn pretrain --episodes 900 --out $(FIRST) --resume
-	$(BIN)/tpn train tpn --init $(FIRST) --episodes 1000 --schedule cosine --validate-every 250 --out $(RUN) --resume
+	$(BIN)/tpn pretrain --episodes 780 --out $(FIRST) --resume
+	$(BIN)/tpn train tpn --init $(FIRST) --episodes 800 --schedule cosine --validate-every 200 --out $(RUN) --resume
 	$(BIN)/tpn evaluate $(RUN) --shot 1
 	$(BIN)/tpn evaluate $(RUN) --shot 5
 	$(BIN)/tpn plot $(RUN) --shot 1 --query 12

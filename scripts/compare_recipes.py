@@ -10,18 +10,23 @@ time. The test is on the classes of validation, never on those of the test. The 
 import argparse
 import json
 import time
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import tpn
 from tpn.files import write_text
+
+TIMED, COMPILING = 16, 3
+"""Steps of each image size that are timed, and how many of the first are left out: in them the network is compiled."""
 
 FIRST: dict[str, Any] = {
     "classifier": "cosine",
     "nca": 0.5,
     "augment": ("resized-crop", "flip"),
     "sizes": (42, 63, 84),
-    "size_shares": (0.3, 0.3, 0.4),
+    "size_shares": (0.45, 0.25, 0.3),
     "ema": 0.998,
     "batch_size": 64,
     "lr": 0.05,
@@ -30,7 +35,7 @@ FIRST: dict[str, Any] = {
 FIRST_STAGES: dict[str, dict[str, Any]] = {
     "basic": {},
     "images of 84x84 only": {"sizes": (), "size_shares": ()},
-    "half of the steps at 42x42": {"size_shares": (0.5, 0.2, 0.3)},
+    "a third of the steps at each size": {"size_shares": (0.34, 0.33, 0.33)},
     "linear classifier": {"classifier": "linear"},
     "without NCA": {"nca": 0.0},
     "without averaged weights": {"ema": 0.0},
@@ -60,6 +65,8 @@ SECOND_STAGES: dict[str, dict[str, Any]] = {
     "backbone at the full learning rate": {"backbone_lr": 1.0},
     "four episodes per step": {"episodes_per_step": 4},
     "lr 3e-4": {"lr": 3e-4},
+    "resized crops and flips": {"augment": ("resized-crop", "flip")},
+    "10-way episodes of 5 shots and 5 queries": {"way": 10, "query": 5},
 }
 
 
@@ -97,7 +104,7 @@ def trial(name: str, recipe: dict[str, Any], options: argparse.Namespace) -> dic
     if result.is_file():
         found: dict[str, Any] = json.loads(result.read_text())
         return found
-    common = {**recipe, "threads": options.threads, "progress": False, "no_compile": True, "seed": 0}
+    common = {**recipe, "threads": options.threads, "progress": False, "compile": True, "seed": 0}
     if options.second_stage:
         common |= {"init": options.init}
     per_step = recipe.get("episodes_per_step", 1)
@@ -105,7 +112,9 @@ def trial(name: str, recipe: dict[str, Any], options: argparse.Namespace) -> dic
     run = train(common | {"episodes": steps * per_step}, options, folder)
     row: dict[str, Any] = {"recipe": name, "steps": steps, "minutes": run.seconds / 60}
     for shot in (1, 5):
-        test = tpn.evaluate(run, shot=shot, split="val", episodes=600, threads=options.threads, progress=False)
+        test = tpn.evaluate(
+            run, way=5, shot=shot, query=15, split="val", episodes=600, threads=options.threads, progress=False
+        )
         row[f"{shot}-shot"] = f"{100 * test.accuracy:.2f} ± {100 * (test.ci95 or 0):.2f}"
     write_text(result, json.dumps(row))
     return row
@@ -120,16 +129,20 @@ def train(settings: dict[str, Any], options: argparse.Namespace, folder: Path) -
 
 
 def seconds_per_step(settings: dict[str, Any], options: argparse.Namespace, folder: Path) -> float:
-    """Time a few steps in the proportions of their sizes."""
+    """Return the mean time of a step: the medians of each image size, in the proportions of the training."""
     times: list[float] = []
-    count, per_step = 40, settings.get("episodes_per_step", 1)
+    shares, per_step = settings.get("size_shares") or (1.0,), settings.get("episodes_per_step", 1)
+    count = TIMED * len(shares)
 
     def stamp(step: dict[str, Any]) -> None:
         times.append(time.perf_counter())
 
     timing = folder.with_name(f"{folder.name}-timing")
-    train({**settings, "episodes": count * per_step, "on_step": stamp}, options, timing)
-    return (times[-1] - times[3]) / (len(times) - 4)
+    equal = {"size_shares": (1 / len(shares),) * len(shares)} if len(shares) > 1 else {}
+    train({**settings, **equal, "episodes": count * per_step, "on_step": stamp}, options, timing)
+    steps = [after - before for before, after in pairwise(times)]
+    medians = [median(steps[first + COMPILING : first + TIMED - 1]) for first in range(0, count, TIMED)]
+    return sum(share * seconds for share, seconds in zip(shares, medians, strict=True))
 
 
 if __name__ == "__main__":
