@@ -1,5 +1,7 @@
 """The weights that come with the package."""
 
+from dataclasses import asdict
+
 import torch
 
 import tpn
@@ -9,27 +11,45 @@ from tpn.cli import main
 from tpn.episodes.episode_sampler import draw_episodes
 from tpn.episodes.setting import Setting
 from tpn.evaluation.protocol import evaluate
+from tpn.paper.experiments import find_experiment
 from tpn.runs.folder import Run, find_run
-from tpn.runs.loading import load
+from tpn.runs.loading import load, weights_digest
 from tpn.runs.shipped import SHIPPED
 
 NAMES = sorted(folder.name for folder in SHIPPED.iterdir() if folder.is_dir())
 
 
 def test_they_are_known_by_their_names_and_small():
-    assert NAMES == ["mini-conv4"]
+    assert NAMES == ["mini-conv4", "mini-conv4-pretrained"]
     for name in NAMES:
         files = {file.name: file.stat().st_size for file in (SHIPPED / name).iterdir()}
         assert files.keys() == {"config.json", "metrics.jsonl", "model.safetensors", "base_mean.safetensors"}
-        assert files["model.safetensors"] < 650_000
+        assert files["model.safetensors"] < 1_100_000
 
 
 def test_they_say_what_they_were_trained_on():
-    config = find_run("mini-conv4").read_config()
-    assert (config.method, config.data, config.image_size, config.train_classes) == ("tpn", "mini-imagenet", 84, 64)
-    assert (config.episode.way, config.episode.shot, config.settings.backbone) == (5, 5, "conv4")
-    assert config.settings.episodes >= 8000
-    assert "miniImageNet" in (SHIPPED / "README.md").read_text()
+    for name, method in (("mini-conv4", "tpn"), ("mini-conv4-pretrained", "classifier-baseline")):
+        config = find_run(name).read_config()
+        assert (config.method, config.data, config.image_size, config.train_classes) == (
+            method,
+            "mini-imagenet",
+            84,
+            64,
+        )
+        assert (config.episode.way, config.episode.shot, config.settings.backbone) == (5, 5, "conv4")
+        assert f"| `{name}` |" in (SHIPPED / "README.md").read_text()
+
+
+def test_their_settings_are_those_of_their_recipes():
+    for name in NAMES:
+        [training] = find_experiment(name).trainings
+        settings = asdict(find_run(name).read_config().settings)
+        assert {key: settings[key] for key, _ in training.settings} == dict(training.settings)
+    second = find_run("mini-conv4").read_config()
+    assert (second.init, second.init_weights) == (
+        "mini-conv4-pretrained",
+        weights_digest(find_run("mini-conv4-pretrained")),
+    )
 
 
 def test_they_are_a_method_ready_to_be_used():
