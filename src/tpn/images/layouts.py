@@ -7,10 +7,9 @@ from pathlib import PurePosixPath
 
 from tpn.errors import TPNError
 from tpn.images.archives import TarsOfClasses
-from tpn.images.dataset_index import DatasetIndex, Problems, SplitIndex
+from tpn.images.dataset_index import SPLITS, DatasetIndex, Problems, SplitIndex
 from tpn.images.decoding import image_suffixes
 from tpn.images.file_containers import Container
-from tpn.images.split import SPLITS
 from tpn.text import printable
 
 SPLIT_FOLDERS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}

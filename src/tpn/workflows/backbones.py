@@ -12,7 +12,7 @@ from tpn.backbones._pretrained import PRETRAINED, Pretrained, at_hand, find_pret
 from tpn.backbones._registry import list_backbones
 from tpn.errors import TPNError
 from tpn.files import make_folder
-from tpn.images.store_cache import cache_folder
+from tpn.images.cache_folder import cache_folder
 from tpn.labelling.embedding_pipeline import EMBEDDED_AT_ONCE
 from tpn.labelling.networks import find_network
 from tpn.labelling.pretrained_networks import best_at_hand, is_usable

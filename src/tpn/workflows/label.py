@@ -71,7 +71,7 @@ def label_folder(folder: str | Path, *, progress: bool = True, **options: Any) -
         check_saving(settings)
 
         # torch, which these need, is loaded only now: what was refused above was refused at once
-        from tpn.images.store_cache import cache_folder
+        from tpn.images.cache_folder import cache_folder
         from tpn.labelling.embedding import embed
         from tpn.labelling.features import features_for
         from tpn.labelling.labelled_folder import find_images, read_known_labels

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 
 from tpn.errors import TPNError, TPNWarning
+from tpn.images.cache_folder import cache_folder
 from tpn.images.dataset_index import Problems
 from tpn.images.decoding import NotAnImage, decode
 from tpn.images.file_containers import LARGEST_FILE, too_large
-from tpn.images.store_cache import cache_folder
 from tpn.labelling.classifying import classify
 from tpn.labelling.labelled_folder import find_images
 from tpn.labelling.networks import find_network
