@@ -17,8 +17,8 @@ from tpn.images.decoding import NotAnImage, decode
 from tpn.images.file_containers import LARGEST_FILE, too_large
 from tpn.labelling.classifying import classify
 from tpn.labelling.labelled_folder import find_images
+from tpn.labelling.network_choice import name_network
 from tpn.labelling.networks import find_network
-from tpn.labelling.pretrained_networks import name_network
 from tpn.labelling.saved_labelling import load_labelling
 from tpn.progress import showing
 from tpn.results import Result
