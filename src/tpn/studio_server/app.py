@@ -106,6 +106,7 @@ class Api:
         number = self._number(request)
         images = self.workspace.images
         made = make(images.path / images.names[number]) if number is not None else None
+        self.workspace.screen.served()
         if made is None:
             return _missing()
         return Response(made, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=600"})
