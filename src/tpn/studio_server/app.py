@@ -79,7 +79,8 @@ class Api:
         return JSONResponse([as_text(name) for name in self.workspace.images.names])
 
     def arrays(self, request: Request) -> Response:
-        return Response(self.workspace.arrays(), media_type=BINARY)
+        have = request.query_params.get("have", "")
+        return Response(self.workspace.arrays(int(have) if have.isdecimal() else -1), media_type=BINARY)
 
     def next(self, request: Request) -> Response:
         return JSONResponse([int(place) for place in self.workspace.worker.suggested])

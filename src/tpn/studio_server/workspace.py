@@ -190,8 +190,10 @@ class Workspace:
             "formats": {name: {"title": one.title, "folder": one.folder} for name, one in FORMATS.items()},
         }
 
-    def arrays(self) -> bytes:
+    def arrays(self, have: int = -1) -> bytes:
         """Return marks and guesses of all images, column by column, in little-endian numbers.
+
+        Guesses of the version that the page has already are left out: then flags come after the marks.
 
         A header of four uint32: number of images, version of the guesses, their revision, revision of the marks. Then
         mark (int16), best classes (3 x int16, by rank), confidence (uint16), probabilities (3 x uint8, by rank),
@@ -202,15 +204,14 @@ class Workspace:
         count = len(self.images.names)
         flags = self.feed.ready.astype(np.uint8)
         flags[list(self.feed.failed)] = 2
-        parts: list[np.ndarray] = [
-            np.array([count, newest.version, newest.revision, revision], "<u4"),
-            mark.astype("<i2"),
+        guesses: list[np.ndarray] = [
             newest.best.T.astype("<i2"),
             newest.confidence.astype("<u2"),
             newest.probability.T,
             newest.familiarity,
-            flags,
         ]
+        head = np.array([count, newest.version, newest.revision, revision], "<u4")
+        parts = [head, mark.astype("<i2"), *([] if have == newest.version else guesses), flags]
         return b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
 
     def detail(self, number: int) -> dict[str, Any]:

@@ -43,7 +43,7 @@ function draw() {
     byId(id).title = state[id] ? `${word}: ${state[id]}` : `Nothing to ${id}`;
   }
   byId("map-toggle").disabled = !state.map;
-  byId("map-toggle").title = state.map ? "All pictures, alike ones together (M)" : "The map is drawn when all pictures are embedded";
+  byId("map-toggle").title = state.map ? "All pictures, alike ones together (#)" : "The map is drawn when all pictures are embedded";
   showProgress(state.progress);
   standing(state);
   if (state.folder_gone) banner(`The folder ${state.folder} is gone. Your labels are safe; connect it again to see the pictures.`, "gone");
