@@ -45,6 +45,8 @@ class EmbeddingWorker:
         self._kept_folder, self._screen, self._n_jobs = kept, screen, n_jobs or -1
         self.network = backbone or ""
         """The name of the network, once it is chosen."""
+        self.advice = ""
+        """How to get a better one."""
         self.graph: FolderGraph | None = None
         """The graph that was kept; then there are no features."""
         self.source = ""
@@ -106,10 +108,12 @@ class EmbeddingWorker:
             self.ready[:] = True
 
     def _embed_all(self) -> None:
+        from tpn.backbones._pretrained import DEFAULT
         from tpn.labelling.folder_graph import source_of_files
-        from tpn.labelling.network_choice import best_at_hand, name_network, published_key
+        from tpn.labelling.network_choice import ADVICE, best_at_hand, name_network, published_key
 
         self.network = self.backbone or best_at_hand(self.cache)
+        self.advice = ADVICE if self.backbone is None and self.network == DEFAULT.name else ""
         name_network(self.backbone, self.network)
         key, network = published_key(self.network), None
         if key is None:  # a network that only torch can tell from others

@@ -187,6 +187,7 @@ class Workspace:
             "map": self.worker.map is not None,
             "error": self.worker.error,
             "backbone": self.feed.network,
+            "advice": self.feed.advice,
             "formats": {name: {"title": one.title, "folder": one.folder} for name, one in FORMATS.items()},
         }
 

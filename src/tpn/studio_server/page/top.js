@@ -44,6 +44,8 @@ function draw() {
   }
   byId("map-toggle").disabled = !state.map;
   byId("map-toggle").title = state.map ? "All pictures, alike ones together (#)" : "The map is drawn when all pictures are embedded";
+  byId("network").textContent = state.backbone ? `Network: ${state.backbone}` : "";
+  byId("network").title = state.advice;
   showProgress(state.progress);
   standing(state);
   if (state.folder_gone) banner(`The folder ${state.folder} is gone. Your labels are safe; connect it again to see the pictures.`, "gone");
