@@ -20,9 +20,8 @@ import numpy as np
 from PIL import Image
 
 import tpn
-from tpn.labelling.session_engine import Engine
-from tpn.labelling.suggestions import suggest, suggest_first
-from tpn.semi_supervised.feature_scaling import FeatureScaler
+from tpn.labelling.folder_graph import FolderGraph
+from tpn.studio_server.guessing import Guessing
 
 CLASSES, DIMENSIONS = 20, 256
 
@@ -136,32 +135,37 @@ def first(folder: Path) -> None:
         server.wait()
 
 
-def user(features: np.ndarray, truth: np.ndarray, goal: float = 0.95) -> None:
-    """Actions until 95 % are right: in the studio's order, and at random, both with the studio's engine."""
-    points = FeatureScaler().fit_transform(features)
-    for name in ("studio", "random"):
-        engine, codes = Engine(points, {"n_jobs": -1}), np.full(len(truth), -1)
-        shuffled = np.random.default_rng(0).permutation(len(truth))
-        queue: list[int] = []
-        actions, right, guesses = 0, 0.0, None
-        while right < goal:
-            free = codes < 0
-            if name == "random":
-                image = int(shuffled[actions])
-            else:
-                if guesses is None and not queue:
-                    queue = [int(one) for one in suggest_first(points, 24)]
-                elif guesses is not None:  # as in the page: asked again after every label
-                    queue = [int(one) for one in suggest(points, guesses.probability[:, :2], free, 24)]
-                image = queue.pop(0)
-            codes[image] = truth[image]
-            actions += 1
-            guesses = engine.guess(codes)
-            found = codes if guesses is None else guesses.best[:, 0]
-            right = float((found == truth).mean())
-            if actions % 50 == 0:
-                print(f"  {name}: {actions} actions, {100 * right:.1f} % right", flush=True)
-        print(f"{name}: {actions} actions until {100 * goal:.0f} % of {len(truth):,} are right", flush=True)
+def user(features: np.ndarray, truth: np.ndarray, seeds: int, goal: float = 0.95) -> None:
+    """Actions until 95 % are right: in the studio's order, and at random, both with the studio's engine.
+
+    An action gives one picture its class. Seeds shuffle the pictures, which decides between equals, and make the random
+    order.
+    """
+    for seed in range(seeds):
+        order = np.random.default_rng(seed).permutation(len(truth))
+        graph = FolderGraph.build(features, order, n_jobs=1, complete=True)
+        needed = {name: _actions(graph, truth[order], name, seed, goal) for name in ("studio", "random")}
+        print(
+            f"seed {seed}: {needed['studio']} actions in the studio's order, {needed['random']} at random (ratio "
+            f"{needed['studio'] / needed['random']:.2f}), {len(truth):,} pictures (ratio "
+            f"{needed['studio'] / len(truth):.3f})",
+            flush=True,
+        )
+
+
+def _actions(graph: FolderGraph, truth: np.ndarray, name: str, seed: int, goal: float) -> int:
+    guessing, codes = Guessing(graph), np.full(len(truth), -1)
+    shuffled = np.random.default_rng(1000 + seed).permutation(len(truth))
+    guesses = None
+    for actions in range(len(truth)):
+        studio = name == "studio"
+        image = int(guessing.suggest(guesses, codes < 0)[0]) if studio else int(shuffled[actions])
+        codes[image] = truth[image]
+        guesses = guessing.guess(codes)
+        found = codes if guesses is None else guesses.best[:, 0]
+        if (found == truth).mean() >= goal:
+            return actions + 1
+    return len(truth)
 
 
 def main() -> None:
@@ -170,11 +174,12 @@ def main() -> None:
     parser.add_argument("what", choices=["latency", "scroll", "first", "user"])
     parser.add_argument("--images", type=int, default=10_000)
     parser.add_argument("--count", type=int, default=60)
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--features", type=Path)
     parser.add_argument("--labels", type=Path)
     options = parser.parse_args()
     if options.what == "user":
-        user(np.load(options.features), np.load(options.labels))
+        user(np.load(options.features), np.load(options.labels), options.seeds)
         return
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "images"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tpn.errors import TPNWarning
+from tpn.labelling.suggestions import suggest_amid_doubt
 from tpn.semi_supervised.label_propagator import LabelPropagator
 
 BEST = 3
@@ -75,6 +76,13 @@ class Engine:
             some = np.full(len(self.points), -1)
             some[[0, -1]] = 0, 1  # a fit needs labels; the graph does not depend on them
             self._propagate(some, some >= 0)
+
+    def suggest(self, guesses: Guesses, free: np.ndarray, number: int) -> np.ndarray:
+        """Return the images to label next, the most helpful first: see `suggest_amid_doubt`."""
+        assert self._model is not None
+        nodes, graph = self._model._graph.nodes, self._model._graph.graph.S  # of identical images, one is a node
+        chosen = suggest_amid_doubt(nodes.gather(1 - guesses.confidence), nodes.gather(free), graph, number)
+        return np.asarray(chosen if nodes.first is None else nodes.first[chosen])
 
     def save(self, folder: Path) -> None:
         """Save the graph, without labels, as `LabelPropagator.from_graph` opens it."""

@@ -9,11 +9,11 @@ from tpn.labelling.folder_graph import FolderGraph, KeptGraph
 from tpn.labelling.session_checks import Check, check_labels
 from tpn.labelling.session_engine import Guesses
 from tpn.labelling.session_map import Layout
-from tpn.labelling.suggestions import doubts, suggest
+from tpn.labelling.suggestions import suggest_first
 from tpn.studio_server.marks import NONE_CODE
 
 NEXT, POOL = 24, 3000
-"""Images that are suggested at once, and the most doubtful ones that they are chosen from."""
+"""Images that are suggested at once, and as long as there are no guesses the most that they are chosen from."""
 
 
 class Guessing:
@@ -30,17 +30,13 @@ class Guessing:
 
     def suggest(self, guesses: Guesses | None, free: np.ndarray) -> np.ndarray:
         """Return the images whose labels would help most, among those that are free."""
-        number = len(self.graph.rows)
-        two = np.full((number, 2), 0.5) if guesses is None else guesses.probability[:, :2]
+        if guesses is not None:
+            return self.graph.engine.suggest(guesses, free, NEXT)
         pool = np.flatnonzero(free)
-        if len(pool) > POOL and guesses is None:
+        if len(pool) > POOL:
             pool = pool[np.linspace(0, len(pool) - 1, POOL).astype(int)]
-        elif len(pool) > POOL:
-            pool = pool[np.argpartition(-doubts(two[pool]), POOL)[:POOL]]
-        mask = np.zeros(number, bool)
-        mask[pool] = True
         groups = self.graph.engine.groups
-        return suggest(self.graph.points, two, mask, NEXT, None if groups is None else np.where(mask, groups, -1))
+        return np.asarray(pool[suggest_first(self.graph.points[pool], NEXT, None if groups is None else groups[pool])])
 
     def check(self, codes: np.ndarray, goes_on: Callable[[], bool]) -> Check | None:
         """Check the given labels by each other; None if it must not go on."""
