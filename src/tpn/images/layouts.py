@@ -159,7 +159,9 @@ def ilsvrc(container: Container, lists: Mapping[str, Iterable[str]]) -> DatasetI
 
 def is_image(name: str) -> bool:
     """Whether this can be the name of an image file; one without an extension can."""
-    suffix = PurePosixPath(name).suffix.lower()
+    last = name[name.rfind("/") + 1 :]
+    dot = last.rfind(".")
+    suffix = last[dot:].lower() if 0 < dot < len(last) - 1 else ""  # as that of a PurePath, in a tenth of the time
     return not suffix or suffix in image_suffixes()
 
 
