@@ -95,7 +95,10 @@ class EmbeddingWorker:
         except TPNError as failure:
             self.error = failure.command_line_text
         except Exception as failure:  # must be seen in the page, not only in the terminal
-            self.error = f"Embedding has stopped: {failure!r}."
+            self.error = (
+                f"Embedding has stopped ({failure!r}): the other pictures get no guesses. Your labels are safe; start "
+                "`tpn studio` again to go on."
+            )
         self._changed()
 
     def _take(self, features: np.ndarray) -> None:

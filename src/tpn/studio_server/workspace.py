@@ -182,7 +182,7 @@ class Workspace:
             "failed": [as_text(names[place]) for place in list(self.feed.failed)[:MOST_NAMED]],
             "notes": self.images.problems.sentences,
             "guesses": {"version": newest.version, "revision": newest.revision, "seconds": newest.seconds},
-            "standing": self.standing.describe(),
+            "standing": {**self.standing.describe(), "labels": int(is_given(self.marks.read()[1]).sum())},
             "check": contradicted,
             "map": self.worker.map is not None,
             "error": self.worker.error,
