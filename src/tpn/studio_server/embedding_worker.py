@@ -16,6 +16,8 @@ import numpy as np
 
 from tpn.errors import TPNError
 from tpn.images.dataset_index import Problems
+from tpn.images.decoding import NotAnImage, thumbnail
+from tpn.images.file_containers import LARGEST_FILE
 from tpn.progress import showing
 from tpn.studio_server.first_screen import FirstScreen
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from tpn.labelling.networks import LazyNetwork
 
 CHUNK = 128
+MOST_TRIED = 50
+"""Files without features that are tried again before a kept graph is taken."""
 UNREADABLE = "it cannot be read as an image"
 
 
@@ -145,9 +149,24 @@ class EmbeddingWorker:
         graph = self.kept.open(self.source, self._n_jobs)
         if graph is None or (len(graph.rows) and graph.rows[-1] >= len(self.names)):
             return False
-        self.ready[graph.rows] = True
-        self.failed = dict.fromkeys(np.flatnonzero(~self.ready).tolist(), UNREADABLE)
+        ready = np.zeros(len(self.names), bool)
+        ready[graph.rows] = True
+        missing = np.flatnonzero(~ready).tolist()
+        if len(missing) > MOST_TRIED or any(self._is_readable(self.names[place]) for place in missing):
+            return False
+        self.ready, self.failed = ready, dict.fromkeys(missing, UNREADABLE)
         self.graph, self.done = graph, len(self.names)
+        return True
+
+    def _is_readable(self, name: str) -> bool:
+        """Return whether an image can be read now: that it could not be read before may have been the disk's fault."""
+        file = self.folder / name
+        try:
+            if not file.is_file() or file.stat().st_size > LARGEST_FILE:  # reading a pipe would wait
+                return False
+            thumbnail(file.read_bytes(), 16)
+        except (OSError, NotAnImage, MemoryError):
+            return False
         return True
 
     def _embed(self, network: "LazyNetwork", start: int) -> None:

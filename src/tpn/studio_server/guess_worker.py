@@ -143,7 +143,7 @@ class GuessWorker:
         from tpn.studio_server.guessing import Guessing
 
         self._guessing = Guessing(graph, is_kept)
-        self._checked = -1
+        self.check, self._checked = None, -1  # it speaks of the rows of the graph before
         if graph.engine.groups is not None:
             groups = np.full(self.number, -1, np.int32)
             groups[graph.rows] = graph.engine.groups
@@ -163,10 +163,13 @@ class GuessWorker:
                 return
             self.check, self._checked = check, revision
             self._tell(kind="check")
-        guessing.keep(self.feed.kept, self.feed.source)
+        whole = self.feed.finished and not self.feed.error
+        if whole:
+            guessing.keep(self.feed.kept, self.feed.source)
         if self.map is None and (places := guessing.draw_map(goes_on)) is not None:
             self._show_map(guessing.graph.rows, places)
-            guessing.keep(self.feed.kept, self.feed.source, with_map=True)
+            if whole:
+                guessing.keep(self.feed.kept, self.feed.source, with_map=True)
 
     def _show_map(self, rows: np.ndarray, places: np.ndarray) -> None:
         everywhere = np.full((self.number, 2), np.nan, np.float32)
