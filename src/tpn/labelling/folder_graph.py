@@ -122,5 +122,5 @@ def _write(file: Path, arrays: dict[str, np.ndarray]) -> None:
 
 def _read(file: Path) -> dict[str, np.ndarray]:
     """Read arrays; the checksums of the archive find damage."""
-    with np.load(file, allow_pickle=False) as kept:
+    with open(file, "rb") as stream, np.load(stream, allow_pickle=False) as kept:  # NumPy leaves a damaged one open
         return {name: kept[name] for name in kept.files}
