@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import signal
+import sys
 import threading
 import time
 import urllib.error
@@ -61,13 +62,13 @@ class StudioKills(Campaign):
                 "studio", str(self.photos), "--no-browser", "--features", str(self.features), "--session-folder",
                 str(folder), "--cache", str(self.workspace / "cache"), "--threads", "1",
             ]  # fmt: skip
-            self.label_until_killed(arguments, how, user, chance)
+            case.failures += self.label_until_killed(arguments, how, user, chance)
             case.failures += user.compare(folder)
         case.what = f"{len(user.confirmed)} actions acknowledged, killed at {', '.join(hows)}"
         return case
 
-    def label_until_killed(self, arguments: list[str], how: str, user: "User", chance: random.Random) -> None:
-        """Start a server, label in it, and end when it is dead."""
+    def label_until_killed(self, arguments: list[str], how: str, user: "User", chance: random.Random) -> list[str]:
+        """Start a server, label in it, and end when it is dead. Returns what went wrong before it was killed."""
         reader, writer = os.pipe()
         left, before = chance.randint(1, 20), chance.random() < 0.5
         after = chance.expovariate(1 / 1.0) if how == "moment" else 60.0
@@ -77,6 +78,7 @@ class StudioKills(Campaign):
                 os.close(reader)
                 os.dup2(writer, 1)
                 os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+                sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
                 if how != "moment":
                     die_at(how, left, before)
                 main(arguments)
@@ -84,6 +86,7 @@ class StudioKills(Campaign):
                 os._exit(1)
         os.close(writer)
         killer = threading.Timer(after, os.kill, (child, signal.SIGKILL))
+        url = ""
         try:
             with open(reader) as stream:
                 url = stream.readline().strip()
@@ -93,9 +96,13 @@ class StudioKills(Campaign):
         finally:
             killer.cancel()
             os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
+            _, status = os.waitpid(child, 0)
             if killer.is_alive():
                 killer.join()
+        code = os.waitstatus_to_exitcode(status)
+        if code != -signal.SIGKILL:
+            return [f"the server ended by itself, with code {code}"]
+        return [] if url or how != "moment" else ["the server printed no address"]
 
 
 def die_at(how: str, left: int, before: bool) -> None:
@@ -143,6 +150,8 @@ class User:
                 content = json.dumps(action).encode()
                 opener.open(urllib.request.Request(f"{base}/api/act", content, headers), timeout=30).read()
                 self.confirm()
+        except urllib.error.HTTPError:  # it lives, and refuses what it should take
+            raise
         except (urllib.error.URLError, HTTPException, OSError):
             return
 
