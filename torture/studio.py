@@ -142,8 +142,8 @@ class User:
         try:
             opener.open(url, timeout=30).read()
             if not self.states:  # what the sub-folders say is the first action
+                self.confirmed = [self.first_id(opener, base)]  # the server may die here, and nothing is known yet
                 self.states = [{}, {name: name.partition("/")[0] for name in self.names if self.is_in_class(name)}]
-                self.confirmed = [self.first_id(opener, base)]
             while time.monotonic() < end:
                 action, labels = self.next_action()
                 self.open = action["id"], labels
