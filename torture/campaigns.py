@@ -7,7 +7,8 @@ from torture.estimator import Estimator
 from torture.flips import Flips
 from torture.foreign_files import ForeignFiles
 from torture.kills import Kills
+from torture.studio import StudioKills
 
 CAMPAIGNS: dict[str, type[Campaign]] = {
-    campaign.name: campaign for campaign in (Flips, ForeignFiles, CommandLines, Estimator, Kills, Disks)
+    campaign.name: campaign for campaign in (Flips, ForeignFiles, CommandLines, Estimator, Kills, StudioKills, Disks)
 }

@@ -17,7 +17,7 @@ from tpn.backbones._pretrained import PRETRAINED, Address, Wheel, at_hand, find_
 from tpn.backbones.efficientnet_lite import EfficientNetLite1, EfficientNetLite2
 from tpn.cli import main
 from tpn.errors import TPNError
-from tpn.labelling.pretrained_networks import ADVICE, best_at_hand
+from tpn.labelling.network_choice import ADVICE, best_at_hand
 
 CONTENT = b"a model"
 

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from tpn.errors import TPNError
+from tpn.images.dataset_index import SPLITS
 from tpn.images.opening import open_images
-from tpn.images.split import SPLITS, resize
+from tpn.images.split import resize
 
 FOLDER = files("tpn.images.quickdraw")
 

@@ -18,8 +18,8 @@ from tpn.episodes.episode_sampler import EpisodeSampler
 from tpn.episodes.setting import Setting
 from tpn.errors import TPNError, TPNWarning
 from tpn.images import store_cache
+from tpn.images.cache_folder import cache_folder
 from tpn.images.opening import open_images
-from tpn.images.store_cache import cache_folder
 
 SOURCE = make_images(4, classes={"train": ["cat", "dog"], "val": ["cow", "emu"], "test": ["pig", "hen"]})
 MANY = make_images(100, 8, classes={"train": ["cat", "dog"], "val": ["cow"], "test": ["pig"]})

@@ -3,10 +3,6 @@
 import csv
 import json
 import os
-import signal
-import subprocess
-import sys
-import urllib.request
 
 import numpy as np
 import pytest
@@ -14,8 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from tests.studio_server.making import until, write_drawings
-from tpn.labelling.session import Session
+from tests.studio_server.making import until
 from tpn.labelling.session_map import lay_out
 from tpn.labelling.session_neighbours import find_neighbours
 from tpn.studio_server.app import make_app
@@ -81,6 +76,17 @@ def test_labels_spread_to_all_images(client, drawings):
     assert 0.5 < state["standing"]["expected"] <= 1
     until(lambda: client.get("/api/next").json())
     assert not {int(i) for i in np.flatnonzero(found["mark"] >= 0)} & set(client.get("/api/next").json())
+
+
+def test_guesses_that_a_page_has_are_not_sent_again(client, drawings):
+    label_some(client, drawings[1])
+    whole = client.get("/api/arrays").content
+    version = int(np.frombuffer(whole, "<u4", 4)[1])
+    short = client.get(f"/api/arrays?have={version}").content
+    assert len(short) == 16 + 3 * 30
+    assert short[: 16 + 60] == whole[: 16 + 60], "the same head and marks"
+    for other in (version - 1, -1, "x", ""):
+        assert len(client.get(f"/api/arrays?have={other}").content) == len(whole)
 
 
 def test_details_of_an_image_say_why(client, drawings):
@@ -246,42 +252,3 @@ def test_a_folder_that_vanishes_and_a_picture(client, drawings):
     state = client.get("/api/state").json()
     assert state["folder_gone"]
     assert label(client, [2], "still possible").status_code == 200, "the journal is open"
-
-
-def test_no_acknowledged_action_is_lost_when_the_server_is_killed(tmp_path):
-    folder = tmp_path / "drawings"
-    write_drawings(folder, 2, 5)
-    np.save(tmp_path / "features.npy", np.random.default_rng(0).normal(0, 1, (10, 40)))
-    rng = np.random.default_rng(1)
-    confirmed = 0
-    for turn in range(2):
-        command = [
-            sys.executable,
-            "-m",
-            "tpn",
-            "studio",
-            str(folder),
-            "--no-browser",
-            "--features",
-            str(tmp_path / "features.npy"),
-            "--cache",
-            str(tmp_path / "cache"),
-        ]
-        server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        assert server.stdout is not None
-        url = server.stdout.readline().strip()
-        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-        opener.open(url).read()
-        base = url.partition("/?")[0]
-        for number in range(int(rng.integers(3, 12))):
-            change = {"to": "label", "label": f"{turn}-{number}", "images": [number % 10]}
-            content = json.dumps({"do": "label", "changes": [change]}).encode()
-            headers = {"Content-Type": "application/json", "Origin": base}
-            request = urllib.request.Request(f"{base}/api/act", content, headers)
-            opener.open(request).read()
-            confirmed += 1
-        server.send_signal(signal.SIGKILL)
-        server.wait()
-        server.stdout.close()
-        with Session(folder / ".tpn") as session:
-            assert session.revision == confirmed

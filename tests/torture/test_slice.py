@@ -13,6 +13,8 @@ from torture.command_lines import options_of
 from torture.estimator import hostile
 from torture.mutations import MUTATIONS, mutate
 from torture.sandbox import forked
+from torture.studio import User
+from tpn.labelling.session import Session
 
 
 class Doomed(Campaign):
@@ -72,6 +74,23 @@ def test_the_first_cases_of_every_campaign_survive(tmp_path):
     tried = dict(line.split()[:2] for line in done.stdout.splitlines()[1:])
     assert tried.keys() == CAMPAIGNS.keys()
     assert all(int(count) >= CAMPAIGNS[name].slice for name, count in tried.items())
+
+
+def test_a_lost_action_of_the_studio_is_noticed(tmp_path):
+    user = User(["red/0.png", "unlabelled/1.png"], random.Random(0))
+    user.states, user.confirmed = [{}, {"red/0.png": "red"}], [""]
+    with Session(tmp_path) as session:
+        session.take({"red/0.png": "red"}, "folders")
+        for label in ("blue", "green"):
+            user.open = label, {"red/0.png": "red", "unlabelled/1.png": label}
+            session.act(
+                {"do": "label", "id": label, "changes": [{"to": "label", "label": label, "paths": user.names[1:]}]}
+            )
+            user.confirm()
+    assert user.compare(tmp_path) == []
+    lines = (tmp_path / "journal.jsonl").read_bytes().splitlines(keepends=True)
+    (tmp_path / "journal.jsonl").write_bytes(b"".join(lines[:-1]))
+    assert len(user.compare(tmp_path)) == 2, "an action is lost, and with it a label"
 
 
 def test_options_are_found_by_their_definitions():

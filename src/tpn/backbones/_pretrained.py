@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from tpn.errors import TPNError
-from tpn.images.store_cache import cache_folder
+from tpn.images.cache_folder import cache_folder
 
 FOLDER = "networks"
 """The folder in the cache that holds fetched networks."""

@@ -14,8 +14,8 @@ from tpn.errors import TPNError
 from tpn.evaluation.protocol import embed_rows
 from tpn.evaluation.subject import CPU, open_run
 from tpn.files import make_folder
+from tpn.images.cache_folder import cache_folder
 from tpn.images.split import Images, Split
-from tpn.images.store_cache import cache_folder
 from tpn.methods._head import Head
 from tpn.methods._inference import testing
 from tpn.methods._method import Method

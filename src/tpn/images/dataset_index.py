@@ -8,9 +8,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from tpn.errors import TPNError, TPNWarning
-from tpn.images.split import SPLITS
 from tpn.text import as_text, counted
 
+SPLITS = ("train", "val", "test")
 NAMED = 3
 """The number of examples that are named for each kind of problem."""
 

@@ -131,8 +131,9 @@ class Folder(Container):
             below[:] = sorted(name for name in below if not name.startswith("."))
             if not below and not any(not name.startswith(".") for name in files):
                 self.empty_folders.append(relative.as_posix())
+            before = "" if folder == str(self.path) else f"{relative.as_posix()}/"
             for name in files:
-                yield (relative / name).as_posix()
+                yield before + name
 
     @cached_property
     def fingerprint(self) -> str:

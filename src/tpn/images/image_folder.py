@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from tpn.errors import TPNError
-from tpn.images.dataset_index import DatasetIndex, SplitIndex
+from tpn.images.dataset_index import SPLITS, DatasetIndex, SplitIndex
 from tpn.images.layouts import SPLIT_FOLDERS, is_image, of_images, read_rows
 from tpn.images.source import Source
-from tpn.images.split import SPLITS
 from tpn.text import printable
 
 VALIDATION_SHARE, TEST_SHARE = 0.16, 0.20

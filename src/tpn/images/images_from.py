@@ -12,9 +12,9 @@ from torch.utils.data import TensorDataset
 from tpn.errors import TPNError
 from tpn.images.array_statistics import Content, examine
 from tpn.images.class_labels import ClassGroups, ClassNames, group_by_class
-from tpn.images.dataset_index import check_disjoint
+from tpn.images.dataset_index import SPLITS, check_disjoint
 from tpn.images.source_names import LARGEST_SIZE, check_size
-from tpn.images.split import SPLITS, Images, Split, SplitInfo, check_split, describe, is_pixel_type, resize
+from tpn.images.split import Images, Split, SplitInfo, check_split, describe, is_pixel_type, resize
 from tpn.images.torch_datasets import class_names as names_in
 from tpn.images.torch_datasets import read_dataset, to_channels_last, to_numpy
 from tpn.progress import showing

@@ -5,13 +5,14 @@ from pathlib import Path
 
 from tpn.errors import TPNError
 from tpn.files import resolved
+from tpn.images.cache_folder import cache_folder
 from tpn.images.image_folder import ImageFolder
 from tpn.images.mini_imagenet import MiniImageNet
 from tpn.images.quickdraw import QuickDraw
 from tpn.images.source import Source
 from tpn.images.source_names import LARGEST_SIZE, check_class_seed, check_size, parse_source
 from tpn.images.split import Images
-from tpn.images.store_cache import cache_folder, open_store
+from tpn.images.store_cache import open_store
 from tpn.images.tiered_imagenet import TieredImageNet
 
 LARGEST_DRAWING = 256

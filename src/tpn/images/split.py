@@ -13,8 +13,8 @@ from jaxtyping import Float, Int64, Shaped, UInt8
 from torch import Tensor
 
 from tpn.errors import TPNError
+from tpn.images.dataset_index import SPLITS
 
-SPLITS = ("train", "val", "test")
 MOST_CHANNELS = 4
 """Images that can be shown have 1 to 4 channels: grey or colour, with or without an alpha channel."""
 

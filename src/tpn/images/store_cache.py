@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tpn.digests import with_digest
 from tpn.errors import TPNError
-from tpn.files import explaining_failure, file_lock, make_folder, resolved, sync_folder, write_json
+from tpn.files import explaining_failure, file_lock, make_folder, sync_folder, write_json
 from tpn.images.dataset_index import DatasetIndex, warn_of
 from tpn.images.parallel_decoding import CHANNELS, uninterrupted
 from tpn.images.source import Source
@@ -37,12 +37,6 @@ def open_store(source: Source, size: int, cache: Path, strict: bool = False, ver
     if strict and store.problems:
         raise refusal(source.spec, store.problems)
     return store
-
-
-def cache_folder(cache: Path | None) -> Path:
-    """Return the folder that stores are kept in: as given, TPN_CACHE, or the user's cache folder."""
-    named = cache or os.environ.get("TPN_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "tpn")
-    return resolved(Path(named))
 
 
 def find_store(source: Source, size: int, cache: Path, verify: bool = False) -> Store | None:

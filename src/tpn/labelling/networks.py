@@ -16,8 +16,9 @@ from tpn.backbones._pretrained import DEFAULT, is_pretrained
 from tpn.backbones._registry import backbone_name, build_backbone, list_backbones
 from tpn.backbones.onnx_model import OnnxInput, OnnxModel
 from tpn.errors import TPNError
+from tpn.labelling.network_choice import best_at_hand
 from tpn.labelling.network_options import NetworkOptions
-from tpn.labelling.pretrained_networks import best_at_hand, load_pretrained, pretrained_key
+from tpn.labelling.pretrained_networks import load_pretrained, pretrained_key
 from tpn.methods._registry import find_method
 from tpn.methods.tpn import TPN
 from tpn.runs.folder import find_run

@@ -11,8 +11,6 @@ from tpn.backbones import efficientnet_lite
 from tpn.backbones._fetching import check_kept, fetch, load_tensors, sha256_of
 from tpn.backbones._onnx_files import has_onnxruntime
 from tpn.backbones._pretrained import (
-    DEFAULT,
-    PRETRAINED,
     Address,
     Pretrained,
     at_hand,
@@ -25,17 +23,13 @@ from tpn.backbones.efficientnet_lite import EfficientNetLite
 from tpn.backbones.onnx_efficientnet import as_onnx
 from tpn.backbones.onnx_model import OnnxInput, OnnxModel
 from tpn.errors import TPNError
-from tpn.progress import say
+from tpn.labelling.network_choice import published_key
 
 LITE = {
     "efficientnet-lite0": efficientnet_lite.EfficientNetLite0,
     "efficientnet-lite1": efficientnet_lite.EfficientNetLite1,
     "efficientnet-lite2": efficientnet_lite.EfficientNetLite2,
 }
-ADVICE = (
-    "A stronger one is a command away: `tpn backbones get tinyvit-5m` (21 MB); with five labels of each of 81 kinds of "
-    "groceries it was right on 84 % of the photographs instead of 73 %."
-)
 DINOV2 = {"dinov2-s": ViTS14, "dinov2-b": ViTB14}
 
 
@@ -48,29 +42,11 @@ class Loaded:
     title: str
 
 
-def best_at_hand(cache: Path | None = None) -> str:
-    """Return the name of the strongest network whose weights are here and that can run here."""
-    return next((one.name for one in reversed(PRETRAINED) if is_usable(one, cache)), DEFAULT.name)
-
-
-def name_network(wanted: str | None, name: str) -> None:
-    """Say which network is taken where none was asked for, and what a better one would bring."""
-    if wanted is None and name != DEFAULT.name:
-        say(f"Network: {name}, the best at hand (`tpn backbones`; --backbone chooses another).")
-    elif wanted is None:
-        say(f"Network: {name}. {ADVICE}")
-
-
-def is_usable(network: Pretrained, cache: Path | None = None) -> bool:
-    """Return whether a network can be used without fetching or installing anything."""
-    return at_hand(network.name, cache) is not None and (network.kind != "onnx" or has_onnxruntime())
-
-
 def pretrained_key(name: str, weights: Path | None) -> str:
     """Return what identifies a network and its weights in the cache of features."""
     if weights is not None:
         return f"{name}-{sha256_of(weights)[:16]}"
-    return f"{name}-{find_pretrained(name).sources[0].sha256[:8]}"
+    return published_key(name) or name
 
 
 def load_pretrained(name: str, weights: Path | None, device: torch.device, cache: Path | None) -> Loaded:

@@ -52,6 +52,7 @@ def check_labels(
     candidates = given[np.isin(codes[given], enough)]
     if len(classes) < 2 or not len(candidates):
         return Check([], 0, 0, 0.0)
+    engine = engine.apart()
     fold = _folds(codes, candidates, np.random.default_rng(seed))
     if engine.groups is not None:
         groups = engine.groups[candidates]

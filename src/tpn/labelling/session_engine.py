@@ -1,12 +1,15 @@
 """The guesses of a labelling: labels propagated to all images, again after every change."""
 
+import copy
 import warnings
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tpn.errors import TPNWarning
+from tpn.labelling.suggestions import suggest_amid_doubt
 from tpn.semi_supervised.label_propagator import LabelPropagator
 
 BEST = 3
@@ -66,6 +69,30 @@ class Engine:
         confidence = np.where(given, 1.0, np.where(copied >= 0, COPY_CONFIDENCE, confidence))
         unreached = np.asarray(model.unreached_)
         return Guesses(best, probability, confidence, np.asarray(model.familiarity_), given, unreached)
+
+    def connect(self) -> None:
+        """Build the graph now, so that the first labels need not wait for it."""
+        if self._model is None and len(self.points) > 1:
+            some = np.full(len(self.points), -1)
+            some[[0, -1]] = 0, 1  # a fit needs labels; the graph does not depend on them
+            self._propagate(some, some >= 0)
+
+    def suggest(self, guesses: Guesses, free: np.ndarray, number: int) -> np.ndarray:
+        """Return the images to label next, the most helpful first: see `suggest_amid_doubt`."""
+        assert self._model is not None
+        nodes, graph = self._model._graph.nodes, self._model._graph.graph.S  # of identical images, one is a node
+        chosen = suggest_amid_doubt(nodes.gather(1 - guesses.confidence), nodes.gather(free), graph, number)
+        return np.asarray(chosen if nodes.first is None else nodes.first[chosen])
+
+    def save(self, folder: Path) -> None:
+        """Save the graph, without labels, as `LabelPropagator.from_graph` opens it."""
+        self.connect()
+        if self._model is not None:
+            self._model.save_graph(folder)
+
+    def apart(self) -> "Engine":
+        """Return an engine on the same graph for other labels: the next guesses of this one start from its own last."""
+        return Engine(self.points, self.options, self.groups, copy.copy(self._model))
 
     def _propagate(self, codes: np.ndarray, labelled: np.ndarray) -> LabelPropagator:
         y = np.where(labelled, codes, -1)

@@ -16,7 +16,6 @@ SPREAD = 10.0
 def lay_out(
     points: np.ndarray,
     neighbours: np.ndarray,
-    goes_on: Callable[[], bool] = lambda: True,
     seed: int = 0,
 ) -> np.ndarray:
     """Place images in the plane: neighbours attract each other, others repel, from their two principal components on.
@@ -29,8 +28,6 @@ def lay_out(
         Scaled features.
     neighbours : ndarray of shape (n_images, n_neighbours)
         The nearest images of each.
-    goes_on : callable
-        Asked before each epoch; the layout ends early if it says no.
     seed : int
         The seed of the repelling pairs: the same seed gives the same map.
 
@@ -39,33 +36,56 @@ def lay_out(
     ndarray of shape (n_images, 2) and dtype float32
         From -1 to 1.
     """
-    number = len(points)
-    if number < 3 or neighbours.shape[1] == 0:
-        return np.stack([np.linspace(-0.5, 0.5, number), np.zeros(number)], 1).astype(np.float32)
-    rng = np.random.default_rng(seed)
-    place = _principal(points) * SPREAD
-    place += rng.normal(0, 1e-3, place.shape)
-    first = np.repeat(np.arange(number), neighbours.shape[1])
-    second = neighbours.ravel().astype(np.int64)
-    degree = np.bincount(first, minlength=number) + np.bincount(second, minlength=number)
-    epochs = max(FEWEST_EPOCHS, int(EPOCHS * min(1.0, FULL_EPOCHS / number)))
-    for epoch in range(epochs):
-        if not goes_on():
-            break
-        step = place[second] - place[first]
+    layout = Layout(points, neighbours, seed)
+    layout.advance()
+    return layout.places
+
+
+class Layout:
+    """A map that is being drawn: it can be left and gone on with at any epoch."""
+
+    def __init__(self, points: np.ndarray, neighbours: np.ndarray, seed: int = 0) -> None:
+        self._number, self._epoch = len(points), 0
+        self._rng = np.random.default_rng(seed)
+        if self._number < 3 or neighbours.shape[1] == 0:
+            self._epochs = 0
+            return
+        self._place = _principal(points) * SPREAD
+        self._place += self._rng.normal(0, 1e-3, self._place.shape)
+        self._first = np.repeat(np.arange(self._number), neighbours.shape[1])
+        self._second = neighbours.ravel().astype(np.int64)
+        degree = np.bincount(self._first, minlength=self._number) + np.bincount(self._second, minlength=self._number)
+        self._share = np.maximum(degree, 1)[:, None] / 2
+        self._epochs = max(FEWEST_EPOCHS, int(EPOCHS * min(1.0, FULL_EPOCHS / self._number)))
+
+    def advance(self, goes_on: Callable[[], bool] = lambda: True) -> bool:
+        """Go on as long as `goes_on`, asked before each epoch, says so. Returns whether the map is finished."""
+        while self._epoch < self._epochs and goes_on():
+            self._step(1 - self._epoch / self._epochs)
+            self._epoch += 1
+        return self._epoch == self._epochs
+
+    def _step(self, rate: float) -> None:
+        number, place = self._number, self._place
+        step = place[self._second] - place[self._first]
         step *= (2 / (1 + np.square(step).sum(1)))[:, None]
-        move = _sums(first, step, number) - _sums(second, step, number)
-        move /= np.maximum(degree, 1)[:, None] / 2
+        move = _sums(self._first, step, number) - _sums(self._second, step, number)
+        move /= self._share
         for _ in range(REPELLED):
-            away = place - place[rng.integers(number, size=number)]
+            away = place - place[self._rng.integers(number, size=number)]
             square = np.square(away).sum(1)
             move += away * (1 / ((0.01 + square) * (1 + square)))[:, None] * (2 / REPELLED)
         np.clip(move, -LARGEST_STEP, LARGEST_STEP, out=move)
-        place += move * (1 - epoch / epochs)
-    low, high = np.quantile(place, [0.005, 0.995], axis=0)
-    place -= (low + high) / 2
-    place /= np.maximum((high - low) / 2, 1e-9)
-    return np.asarray(np.clip(place, -1.05, 1.05), np.float32)
+        place += move * rate
+
+    @property
+    def places(self) -> np.ndarray:
+        """The places so far, from -1 to 1."""
+        if self._epochs == 0:
+            return np.stack([np.linspace(-0.5, 0.5, self._number), np.zeros(self._number)], 1).astype(np.float32)
+        low, high = np.quantile(self._place, [0.005, 0.995], axis=0)
+        place = (self._place - (low + high) / 2) / np.maximum((high - low) / 2, 1e-9)
+        return np.asarray(np.clip(place, -1.05, 1.05), np.float32)
 
 
 def _principal(points: np.ndarray) -> np.ndarray:

@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+from scipy import sparse
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
@@ -71,6 +72,40 @@ def suggest_first(points: np.ndarray, number: int, groups: np.ndarray | None = N
     """Return a first set of points to label, when no label is known: it covers all of them, large clusters first."""
     everything = np.ones(len(points), bool)
     return suggest(points, np.full((len(points), 2), 0.5), everything, number, groups)
+
+
+def suggest_amid_doubt(doubt: np.ndarray, free: np.ndarray, graph: sparse.csr_array, number: int) -> np.ndarray:
+    """Return the points to label next, one after the other: doubtful ones whose neighbours are doubtful too.
+
+    The score of a point is its doubt times the doubt of itself and its neighbours. Once a point is chosen, its
+    neighbours count as less doubtful, the more the nearer they are, so that no two suggestions are alike.
+
+    Parameters
+    ----------
+    doubt : ndarray of shape (n_samples,)
+        From 0 to 1. With one minus the confidence, which is low for unfamiliar points too, classes that have no label
+        yet are found early; with the margin of two classes they are not.
+    free : ndarray of shape (n_samples,)
+        Which points can be suggested.
+    graph : sparse array of shape (n_samples, n_samples)
+        Normalised edge weights.
+    number : int
+        How many suggestions are wanted.
+    """
+    left = np.where(free, doubt, 0).astype(graph.dtype)
+    chosen: list[int] = []
+    for _ in range(min(number, int(free.sum()))):
+        score = left * (left + graph @ left)
+        score[~free] = -1
+        score[chosen] = -1
+        best = int(score.argmax())
+        chosen.append(best)
+        row = slice(graph.indptr[best], graph.indptr[best + 1])
+        near, weights = graph.indices[row], graph.data[row]
+        if len(near):
+            left[near] *= 1 - weights / weights.max()
+        left[best] = 0
+    return np.array(chosen, np.int64)
 
 
 def _one_of_each(candidates: np.ndarray, groups: np.ndarray, unlabelled: np.ndarray, doubt: np.ndarray) -> np.ndarray:

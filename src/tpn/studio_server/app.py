@@ -79,7 +79,8 @@ class Api:
         return JSONResponse([as_text(name) for name in self.workspace.images.names])
 
     def arrays(self, request: Request) -> Response:
-        return Response(self.workspace.arrays(), media_type=BINARY)
+        have = request.query_params.get("have", "")
+        return Response(self.workspace.arrays(int(have) if have.isdecimal() else -1), media_type=BINARY)
 
     def next(self, request: Request) -> Response:
         return JSONResponse([int(place) for place in self.workspace.worker.suggested])
@@ -106,6 +107,7 @@ class Api:
         number = self._number(request)
         images = self.workspace.images
         made = make(images.path / images.names[number]) if number is not None else None
+        self.workspace.screen.served()
         if made is None:
             return _missing()
         return Response(made, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=600"})

@@ -4,28 +4,27 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tpn.labelling.session import Session
-from tpn.labelling.session_checks import Check, check_labels
-from tpn.labelling.session_engine import Engine, Guesses
-from tpn.labelling.session_map import lay_out
-from tpn.labelling.session_neighbours import find_neighbours, near_duplicates
 from tpn.labelling.session_state import NONE, SKIP
-from tpn.labelling.suggestions import doubts, suggest
-from tpn.semi_supervised.feature_scaling import FeatureScaler
 from tpn.studio_server.embedding_worker import EmbeddingWorker
+from tpn.studio_server.marks import NONE_CODE, Marks, as_codes
 
-NONE_CODE = 2**14
-"""The class of images of none of the classes in the propagation."""
+if TYPE_CHECKING:
+    from tpn.labelling.folder_graph import FolderGraph
+    from tpn.labelling.session_checks import Check
+    from tpn.labelling.session_engine import Guesses
+    from tpn.studio_server.guessing import Guessing
+
 GROWTH = 1.6
 """The graph is built again when there are this many times as many features."""
 FEWEST_IMAGES = 12
-NEXT, POOL = 24, 3000
-"""Images that are suggested at once, and the most doubtful ones that they are chosen from."""
-IDLE = 0.8
-"""Seconds without an action before labels are checked."""
+IDLE, IDLE_TURNS = 0.8, 3.0
+"""Seconds without an action before labels are checked: so many, and so many times what the last guesses took."""
+MOST_POSTPONED = 4
+"""Suggestions wait for newer guesses at most this often in a row."""
 
 
 @dataclass(frozen=True)
@@ -43,26 +42,36 @@ class Published:
 
 
 class GuessWorker:
-    """Keeps guesses up to date in a thread. Nobody waits for it: whoever asks gets the newest answer."""
+    """Keeps guesses up to date in a thread. Nobody waits for it: whoever asks gets the newest answer.
 
-    def __init__(self, session: Session, feed: EmbeddingWorker, tell: Callable[..., None], n_jobs: int | None) -> None:
-        self.session, self.feed, self._tell, self._n_jobs = session, feed, tell, n_jobs
+    A turn takes the newest labels; actions that happen meanwhile are all taken by the next turn. Everything but the
+    guesses themselves gives way to a new action: suggestions are postponed, checks and the map are left and gone on
+    with later.
+    """
+
+    def __init__(self, marks: Marks, feed: EmbeddingWorker, tell: Callable[..., None], n_jobs: int | None) -> None:
+        self.marks, self.feed, self._tell, self._n_jobs = marks, feed, tell, n_jobs or -1
         self.number = len(feed.names)
-        self._index = {name: place for place, name in enumerate(feed.names)}
         self.published = self._blank(0, 0)
         self.suggested = np.zeros(0, np.int64)
         self.groups = np.full(self.number, -1, np.int32)
         self.map: np.ndarray | None = None
         self.check: Check | None = None
-        self.check_revision = -1
-        self.points: np.ndarray | None = None
-        self.rows = np.zeros(0, np.int64)
-        """The images that take part."""
         self.error = ""
-        self._engine: Engine | None = None
-        self._neighbours: np.ndarray | None = None
+        self._guessing: Guessing | None = None
+        self._postponed, self._checked = 0, -1
         self._wake, self._stopped = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="guesses", daemon=True)
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The images that take part."""
+        return np.zeros(0, np.int64) if self._guessing is None else self._guessing.graph.rows
+
+    @property
+    def points(self) -> np.ndarray | None:
+        """The scaled features of `rows`."""
+        return None if self._guessing is None else self._guessing.graph.points
 
     def start(self) -> None:
         """Begin."""
@@ -93,87 +102,85 @@ class GuessWorker:
                 self._tell(kind="state")
 
     def _turn(self) -> None:
-        began = time.perf_counter()
         self._take_features()
-        revision, marks, _ = self.session.snapshot()
-        if self._engine is None:
+        if self._guessing is None:
             return
-        codes = self.codes(marks)
-        guesses = self._engine.guess(codes[self.rows])
-        skipped = np.array([marks.get(self.feed.names[row]) == SKIP for row in self.rows])
-        free = (codes[self.rows] < 0) & ~skipped
-        self.published = self._publish(guesses, revision, time.perf_counter() - began)
+        began = time.perf_counter()
+        revision, marks = self.marks.read()
+        rows = self.rows
+        codes = as_codes(marks)[rows]
+        guesses = self._guessing.guess(codes)
+        self.published = self._publish(guesses, rows, revision, time.perf_counter() - began)
         self._tell(kind="guesses", version=self.published.version)
-        self.suggested = self.rows[self._suggest(guesses, free)]
+        if self._wake.is_set() and self._postponed < MOST_POSTPONED:
+            self._postponed += 1
+            return
+        self._postponed = 0
+        free = (codes < 0) & (marks[rows] != SKIP)
+        self.suggested = rows[self._guessing.suggest(guesses, free)]
         self._tell(kind="next", version=self.published.version)
-        self._when_idle(revision, codes)
-
-    def codes(self, marks: dict[str, int]) -> np.ndarray:
-        """Return the class of each image as the propagation takes it."""
-        codes = np.full(self.number, -1)
-        for path, mark in marks.items():
-            place = self._index.get(path)
-            if place is not None and mark != SKIP:
-                codes[place] = NONE_CODE if mark == NONE else mark
-        return codes
+        self._when_idle(self._guessing, revision, codes)
 
     def _take_features(self) -> None:
-        """Build the graph again if there are many more features, or all of them."""
-        count = int(self.feed.ready.sum())
-        complete = self.feed.finished and count > len(self.rows)
-        if self.feed.features is None or not (complete or count >= max(FEWEST_IMAGES, GROWTH * len(self.rows))):
+        """Take the graph that was kept; or build it again if there are many more features, or all of them."""
+        feed = self.feed
+        if feed.graph is not None:
+            if self._guessing is None or self._guessing.graph is not feed.graph:
+                self._use(feed.graph, is_kept=True)
             return
-        rows = np.flatnonzero(self.feed.ready)
+        count, known = int(feed.ready.sum()), len(self.rows)
+        complete = feed.finished and count > known
+        if feed.features is None or not (complete or count >= max(FEWEST_IMAGES, GROWTH * known)):
+            return
+        rows = np.flatnonzero(feed.ready)
         if len(rows) < 3:
             return
-        self.points = FeatureScaler().fit_transform(self.feed.features[rows])
-        self.rows = rows
-        groups = None
-        if self.feed.finished:
-            squares, self._neighbours = find_neighbours(self.points, self._n_jobs or -1)
-            groups = near_duplicates(squares, self._neighbours, self.points.shape[1])
-            everywhere = np.full(self.number, -1, np.int32)
-            everywhere[rows] = groups
-            self.groups = everywhere
+        from tpn.labelling.folder_graph import FolderGraph
+
+        self._use(FolderGraph.build(feed.features, rows, self._n_jobs, feed.finished))
+
+    def _use(self, graph: "FolderGraph", is_kept: bool = False) -> None:
+        from tpn.studio_server.guessing import Guessing
+
+        self._guessing = Guessing(graph, is_kept)
+        self.check, self._checked = None, -1  # it speaks of the rows of the graph before
+        if graph.engine.groups is not None:
+            groups = np.full(self.number, -1, np.int32)
+            groups[graph.rows] = graph.engine.groups
+            self.groups = groups
             self._tell(kind="groups")
-        self._engine = Engine(self.points, {"n_jobs": self._n_jobs or -1}, groups)
+        if graph.places is not None:
+            self._show_map(graph.rows, graph.places)
 
-    def _suggest(self, guesses: Guesses | None, free: np.ndarray) -> np.ndarray:
-        assert self.points is not None
-        assert self._engine is not None
-        two = np.full((len(self.rows), 2), 0.5) if guesses is None else guesses.probability[:, :2]
-        pool = np.flatnonzero(free)
-        if len(pool) > POOL and guesses is None:
-            pool = pool[np.linspace(0, len(pool) - 1, POOL).astype(int)]
-        elif len(pool) > POOL:
-            pool = pool[np.argsort(-doubts(two[pool]), kind="stable")[:POOL]]
-        mask = np.zeros(len(self.rows), bool)
-        mask[pool] = True
-        groups = self._engine.groups
-        return suggest(self.points, two, mask, NEXT, None if groups is None else np.where(mask, groups, -1))
-
-    def _when_idle(self, revision: int, codes: np.ndarray) -> None:
-        """Draw the map, and check the labels, while nobody labels."""
-        assert self._engine is not None
-        if self._neighbours is not None and self.map is None and self.points is not None:
-            place = lay_out(self.points, self._neighbours, lambda: not self._stopped.is_set())
-            everywhere = np.full((self.number, 2), np.nan, np.float32)
-            everywhere[self.rows] = place
-            self.map = everywhere
-            self._tell(kind="map")
-        if self._wake.wait(IDLE) or self._stopped.is_set():
+    def _when_idle(self, guessing: "Guessing", revision: int, codes: np.ndarray) -> None:
+        """Check the labels, keep the graph and draw the map, while nobody labels."""
+        goes_on = lambda: not self._wake.is_set()  # noqa: E731
+        if self._wake.wait(max(IDLE, IDLE_TURNS * self.published.seconds)):
             return
-        inside = np.where(codes == NONE_CODE, -1, codes)[self.rows]
-        check = check_labels(self._engine, inside, goes_on=lambda: not self._wake.is_set())
-        if check is not None and self.session.revision == revision:
-            self.check, self.check_revision = check, revision
+        if self._checked != revision:
+            check = guessing.check(codes, goes_on)
+            if check is None:
+                return
+            self.check, self._checked = check, revision
             self._tell(kind="check")
+        whole = self.feed.finished and not self.feed.error
+        if whole:
+            guessing.keep(self.feed.kept, self.feed.source)
+        if self.map is None and (places := guessing.draw_map(goes_on)) is not None:
+            self._show_map(guessing.graph.rows, places)
+            if whole:
+                guessing.keep(self.feed.kept, self.feed.source, with_map=True)
 
-    def _publish(self, guesses: Guesses | None, revision: int, seconds: float) -> Published:
+    def _show_map(self, rows: np.ndarray, places: np.ndarray) -> None:
+        everywhere = np.full((self.number, 2), np.nan, np.float32)
+        everywhere[rows] = places
+        self.map = everywhere
+        self._tell(kind="map")
+
+    def _publish(self, guesses: "Guesses | None", rows: np.ndarray, revision: int, seconds: float) -> Published:
         blank = self._blank(self.published.version + 1, revision, seconds)
         if guesses is None:
             return blank
-        rows = self.rows
         blank.best[rows] = np.where(guesses.best == NONE_CODE, NONE, guesses.best)
         blank.probability[rows] = np.rint(255 * guesses.probability)
         blank.confidence[rows] = np.rint(10_000 * guesses.confidence)

@@ -1,10 +1,12 @@
 """Where one stands: how many images are expected to be right, how that grew, what more labels would bring."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tpn.labelling.session_checks import Check
+if TYPE_CHECKING:
+    from tpn.labelling.session_checks import Check
+
 
 MOST_POINTS = 400
 FEWEST_CHECKED = 30
@@ -18,7 +20,7 @@ class Standing:
     def __init__(self) -> None:
         self.history: list[tuple[int, float]] = []
 
-    def add(self, labels: int, confidence: np.ndarray, given: np.ndarray, check: Check | None) -> None:
+    def add(self, labels: int, confidence: np.ndarray, given: np.ndarray, check: "Check | None") -> None:
         """Add what the newest guesses say; once for each number of labels."""
         if not len(confidence):
             return
@@ -49,7 +51,7 @@ class Standing:
         return float(error * (1 - (1 + AHEAD / labels) ** slope))
 
 
-def expected_right(confidence: np.ndarray, given: np.ndarray, check: Check | None) -> float:
+def expected_right(confidence: np.ndarray, given: np.ndarray, check: "Check | None") -> float:
     """Return the fraction of images that is expected to be right: the mean confidence, corrected by cross-validation.
 
     Where many labels were checked against what the others predict, and fewer (or more) were right than the confidence

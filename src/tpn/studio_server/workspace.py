@@ -13,20 +13,21 @@ from tpn.labelling.exports import FORMATS, parse_export
 from tpn.labelling.folder_labels import FolderLabels
 from tpn.labelling.labelled_folder import LabelledFolder, label_by_list
 from tpn.labelling.session import Session
-from tpn.labelling.session_engine import Guesses
-from tpn.labelling.session_guesses import as_folder_labels
-from tpn.labelling.session_neighbours import nearest_labelled
-from tpn.labelling.session_state import NONE, SKIP
+from tpn.labelling.session_state import NONE
 from tpn.progress import showing
 from tpn.studio_server.embedding_worker import EmbeddingWorker
 from tpn.studio_server.events import Events
+from tpn.studio_server.first_screen import FirstScreen
 from tpn.studio_server.guess_worker import GuessWorker
+from tpn.studio_server.marks import Marks, as_codes, is_given
 from tpn.studio_server.standing import Standing
 from tpn.studio_server.thumbnails import Thumbnails
 from tpn.text import as_text, printable
 
 NEAREST = 6
 MOST_NAMED = 50
+KEPT = "graph"
+"""The folder in the session that keeps the graph between starts."""
 
 
 class Workspace:
@@ -36,16 +37,18 @@ class Workspace:
         self,
         images: LabelledFolder,
         session: Session,
-        backbone: str,
+        backbone: str | None,
         cache: Path,
         title: str,
         n_jobs: int | None = None,
     ) -> None:
         self.images, self.session, self.title = images, session, title
         self.events, self.standing, self.thumbnails = Events(), Standing(), Thumbnails(cache)
-        self.index = {name: place for place, name in enumerate(images.names)}
-        self.feed = EmbeddingWorker(images.path, images.names, backbone, cache, self._fed)
-        self.worker = GuessWorker(session, self.feed, self._told, n_jobs)
+        self.marks, self.screen = Marks(session, images.names), FirstScreen()
+        self.feed = EmbeddingWorker(
+            images.path, images.names, backbone, cache, session.folder / KEPT, self._fed, self.screen, n_jobs
+        )
+        self.worker = GuessWorker(self.marks, self.feed, self._told, n_jobs)
         self._writing = threading.Lock()
 
     def start(self, features: np.ndarray | None = None) -> None:
@@ -67,10 +70,7 @@ class Workspace:
 
     def _told(self, **event: Any) -> None:
         if event.get("kind") in ("guesses", "check"):
-            newest, marks = self.worker.published, self.session.snapshot()[1]
-            given = np.zeros(len(self.images.names), bool)
-            given[[self.index[path] for path, mark in marks.items() if mark != SKIP and path in self.index]] = True
-            ready = self.feed.ready
+            newest, given, ready = self.worker.published, is_given(self.marks.read()[1]), self.feed.ready
             confidence = np.where(given, 1.0, newest.confidence / 10_000)[ready]
             self.standing.add(int(given.sum()), confidence, given[ready], self.worker.check)
         self.events.send(**event)
@@ -126,14 +126,17 @@ class Workspace:
 
     def folder_labels(self, min_confidence: float = 0.0) -> FolderLabels:
         """Return labels and guesses as `tpn.label_folder` does."""
+        from tpn.labelling.session_engine import Guesses
+        from tpn.labelling.session_guesses import as_folder_labels
+
         _, marks, names = self.session.snapshot()
         numbers = sorted(names, key=lambda number: names[number])
         place = {number: index for index, number in enumerate(numbers)} | {NONE: len(numbers)}
         count = len(self.images.names)
         codes = np.full(count, -1)
         for path, mark in marks.items():
-            if path in self.index and mark in place:
-                codes[self.index[path]] = place[mark]
+            if path in self.marks.index and mark in place:
+                codes[self.marks.index[path]] = place[mark]
         newest = self.worker.published
         table = np.full(2**15, -1)
         for number, index in place.items():
@@ -179,40 +182,37 @@ class Workspace:
             "failed": [as_text(names[place]) for place in list(self.feed.failed)[:MOST_NAMED]],
             "notes": self.images.problems.sentences,
             "guesses": {"version": newest.version, "revision": newest.revision, "seconds": newest.seconds},
-            "standing": self.standing.describe(),
+            "standing": {**self.standing.describe(), "labels": int(is_given(self.marks.read()[1]).sum())},
             "check": contradicted,
             "map": self.worker.map is not None,
             "error": self.worker.error,
-            "backbone": self.feed.backbone,
+            "backbone": self.feed.network,
+            "advice": self.feed.advice,
             "formats": {name: {"title": one.title, "folder": one.folder} for name, one in FORMATS.items()},
         }
 
-    def arrays(self) -> bytes:
+    def arrays(self, have: int = -1) -> bytes:
         """Return marks and guesses of all images, column by column, in little-endian numbers.
+
+        Guesses of the version that the page has already are left out: then flags come after the marks.
 
         A header of four uint32: number of images, version of the guesses, their revision, revision of the marks. Then
         mark (int16), best classes (3 x int16, by rank), confidence (uint16), probabilities (3 x uint8, by rank),
         familiarity and flags (uint8: 1 embedded, 2 unreadable).
         """
         newest = self.worker.published
-        revision, marks, _ = self.session.snapshot()
+        revision, mark = self.marks.read()
         count = len(self.images.names)
-        mark = np.full(count, -1, "<i2")
-        for path, value in marks.items():
-            place = self.index.get(path)
-            if place is not None:
-                mark[place] = value
         flags = self.feed.ready.astype(np.uint8)
         flags[list(self.feed.failed)] = 2
-        parts: list[np.ndarray] = [
-            np.array([count, newest.version, newest.revision, revision], "<u4"),
-            mark,
+        guesses: list[np.ndarray] = [
             newest.best.T.astype("<i2"),
             newest.confidence.astype("<u2"),
             newest.probability.T,
             newest.familiarity,
-            flags,
         ]
+        head = np.array([count, newest.version, newest.revision, revision], "<u4")
+        parts = [head, mark.astype("<i2"), *([] if have == newest.version else guesses), flags]
         return b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
 
     def detail(self, number: int) -> dict[str, Any]:
@@ -223,7 +223,9 @@ class Workspace:
         points, rows = worker.points, worker.rows
         place = int(np.searchsorted(rows, number))
         if points is not None and place < len(rows) and rows[place] == number:
-            labelled = np.flatnonzero(worker.codes(self.session.snapshot()[1])[rows] >= 0)
+            from tpn.labelling.session_neighbours import nearest_labelled
+
+            labelled = np.flatnonzero(as_codes(self.marks.read()[1])[rows] >= 0)
             near = (
                 [int(rows[one]) for one in nearest_labelled(points, labelled, place, NEAREST)] if len(labelled) else []
             )

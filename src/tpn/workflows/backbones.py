@@ -12,10 +12,10 @@ from tpn.backbones._pretrained import PRETRAINED, Pretrained, at_hand, find_pret
 from tpn.backbones._registry import list_backbones
 from tpn.errors import TPNError
 from tpn.files import make_folder
-from tpn.images.store_cache import cache_folder
+from tpn.images.cache_folder import cache_folder
 from tpn.labelling.embedding_pipeline import EMBEDDED_AT_ONCE
+from tpn.labelling.network_choice import best_at_hand, is_usable
 from tpn.labelling.networks import find_network
-from tpn.labelling.pretrained_networks import best_at_hand, is_usable
 from tpn.progress import say, showing
 from tpn.results import Result
 from tpn.training.device import computing

@@ -93,9 +93,10 @@ def data_info(source: Any, **options: Any) -> DataInfo:
     refuse_unknown("data_info", options, ImageOptions)
     if not _check(source, chosen) or source == "quickdraw":
         return _info_of_images(_open(source, chosen), chosen)
+    from tpn.images.cache_folder import cache_folder
     from tpn.images.opening import find_source
     from tpn.images.store import Store
-    from tpn.images.store_cache import cache_folder, find_store, refusal
+    from tpn.images.store_cache import find_store, refusal
 
     found = find_source(source, chosen.class_seed)
     assert found is not None, "quickdraw is handled above"

@@ -76,8 +76,8 @@ def embed_images(source: str | Path, out: str | Path, *, progress: bool = True, 
     settings = build(EmbedOptions, options)
     refuse_unknown("embed_images", options, EmbedOptions)
     from tpn.labelling.feature_shards import FeatureShards, Plan, ShardFolder
+    from tpn.labelling.network_choice import name_network
     from tpn.labelling.networks import find_network
-    from tpn.labelling.pretrained_networks import name_network
     from tpn.labelling.shard_workers import embed_here, embed_on_ray
     from tpn.training.device import computing
 

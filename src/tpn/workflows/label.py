@@ -71,12 +71,12 @@ def label_folder(folder: str | Path, *, progress: bool = True, **options: Any) -
         check_saving(settings)
 
         # torch, which these need, is loaded only now: what was refused above was refused at once
-        from tpn.images.store_cache import cache_folder
+        from tpn.images.cache_folder import cache_folder
         from tpn.labelling.embedding import embed
         from tpn.labelling.features import features_for
         from tpn.labelling.labelled_folder import find_images, read_known_labels
+        from tpn.labelling.network_choice import name_network
         from tpn.labelling.networks import check_learned_scales, find_network
-        from tpn.labelling.pretrained_networks import name_network
         from tpn.labelling.saved_labelling import Labelling
         from tpn.labelling.session_guesses import label_images
         from tpn.semi_supervised.feature_scaling import FeatureScaler

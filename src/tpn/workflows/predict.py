@@ -11,14 +11,14 @@ import numpy as np
 import torch
 
 from tpn.errors import TPNError, TPNWarning
+from tpn.images.cache_folder import cache_folder
 from tpn.images.dataset_index import Problems
 from tpn.images.decoding import NotAnImage, decode
 from tpn.images.file_containers import LARGEST_FILE, too_large
-from tpn.images.store_cache import cache_folder
 from tpn.labelling.classifying import classify
 from tpn.labelling.labelled_folder import find_images
+from tpn.labelling.network_choice import name_network
 from tpn.labelling.networks import find_network
-from tpn.labelling.pretrained_networks import name_network
 from tpn.labelling.saved_labelling import load_labelling
 from tpn.progress import showing
 from tpn.results import Result

@@ -44,7 +44,7 @@ def studio(folder: str | Path, **options: Any) -> "Studio":
         import uvicorn  # noqa: F401
     except ImportError:
         raise TPNError("The studio needs starlette and uvicorn: `pip install 'tpn[studio]'`.") from None
-    from tpn.images.store_cache import cache_folder
+    from tpn.images.cache_folder import cache_folder
     from tpn.labelling.features import read_features
     from tpn.labelling.label_lists import label_files
     from tpn.labelling.labelled_folder import find_images, read_known_labels

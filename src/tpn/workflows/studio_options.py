@@ -21,8 +21,8 @@ class StudioOptions(CacheOptions, SessionOptions):
     labels: Annotated[KnownLabels, arg(constructor=tuple[Path, ...], metavar="FILE ...")] = ()
     """Lists of labels to begin with, as for tpn label; they are added to the session. By default, labelled images are
     in a sub-folder for each class (if there are any)."""
-    backbone: str = "efficientnet-lite0"
-    """The network, as for tpn label."""
+    backbone: str | None = None
+    """The network, as for tpn label (default: the best at hand)."""
     features: Annotated[str | Path | Array | None, arg(constructor=Path, metavar="FILE")] = None
     """Features that you have already, instead of a network's: a matrix (.npy; in Python also an array) with a row for
     each image, in the order of their paths."""

@@ -15,11 +15,10 @@ import numpy as np
 
 from tpn.errors import TPNError
 from tpn.images.array_readers import PixelArray, places_of_labels, unpickle
-from tpn.images.dataset_index import DatasetIndex, SplitIndex
+from tpn.images.dataset_index import SPLITS, DatasetIndex, SplitIndex
 from tpn.images.layouts import ilsvrc, listed_in_csv, shallowest, split_folders
 from tpn.images.pickles.plain_data import as_array, length_of, with_text_keys
 from tpn.images.source import Source
-from tpn.images.split import SPLITS
 
 CLASSES = {"train": 64, "val": 16, "test": 20}
 IMAGES = 600

@@ -14,12 +14,11 @@ import numpy as np
 
 from tpn.errors import TPNError
 from tpn.images.array_readers import EncodedImages, NpzPixels, places_of_labels, unpickle
-from tpn.images.dataset_index import DatasetIndex, SplitIndex
+from tpn.images.dataset_index import SPLITS, DatasetIndex, SplitIndex
 from tpn.images.layouts import ilsvrc, shallowest, split_folders
 from tpn.images.pickles.pickled_array import PickledArray
 from tpn.images.pickles.plain_data import as_array, as_strings, with_text_keys
 from tpn.images.source import Source
-from tpn.images.split import SPLITS
 
 
 class TieredImageNet(Source):

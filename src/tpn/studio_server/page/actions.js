@@ -12,40 +12,45 @@ export function targets() {
   return store.focus >= 0 ? [store.focus] : [];
 }
 
+// returns the revision that has the action, or 0 if it was refused
 async function send(action, done) {
   try {
-    await act(action);
-    return true;
+    return (await act(action)).revision;
   } catch (error) {
     toast(error.message, true);
-    return false;
+    return 0;
   } finally {
     if (done) done();
   }
 }
 
-function show(images, value) {
-  for (const image of images) { pending.set(image, value); store.mark[image] = value; }
-  emit("marked", images);
-}
-
 async function change(changes, shownValues) {
-  const images = changes.flatMap((one) => one.images);
-  if (!images.length) return;
-  shownValues.forEach(([list, value]) => show(list, value));
-  await send({ do: "label", changes }, () => images.forEach((image) => pending.delete(image)));
-  await Promise.all([loadState(), loadArrays()]).catch(() => {});
+  const mine = [];
+  for (const [images, value] of shownValues) {
+    for (const image of images) {
+      const one = { value, revision: Infinity };
+      pending.set(image, one);
+      mine.push([image, one]);
+      store.mark[image] = value;
+    }
+  }
+  if (mine.length) emit("marked");
+  const revision = await send({ do: "label", changes });
+  for (const [image, one] of mine) {
+    one.revision = revision;
+    if (!revision && pending.get(image) === one) pending.delete(image);
+  }
+  // the event of the action brings the new state; a refused one must be taken back here
+  if (!revision) { store.markRevision = 0; await Promise.all([loadState(), loadArrays()]).catch(() => {}); }
 }
 
 export function label(images, name) {
   const known = classes().find((one) => one.name === name);
-  if (images.length) emit("labelling", images);
   const value = known ? known.number : -1;
   return change([{ to: "label", label: name, images }], known ? [[images, value]] : []);
 }
 
 export function mark(images, to) {
-  emit("labelling", images);
   return change([{ to, images }], [[images, MARKS[to]]]);
 }
 
@@ -55,10 +60,10 @@ export function accept(images) {
   for (const image of images) {
     const class_ = shown(image);
     if (isGiven(image) || class_ === -1) continue;
-    groups.set(class_, [...(groups.get(class_) || []), image]);
+    if (!groups.has(class_)) groups.set(class_, []);
+    groups.get(class_).push(image);
   }
   if (!groups.size) { toast("There is no guess to accept yet: label pictures of at least two classes."); return null; }
-  emit("labelling", images);
   const changes = [], values = [];
   groups.forEach((list, class_) => {
     changes.push(class_ === NONE ? { to: "none", images: list } : { to: "label", label: nameOf(class_), images: list });

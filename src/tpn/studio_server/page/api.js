@@ -18,6 +18,7 @@ async function ask(path, options) {
 }
 
 export const getJson = async (path) => (await ask(path)).json();
+export const getText = async (path) => (await ask(path)).text();
 export const getBuffer = async (path) => (await ask(path)).arrayBuffer();
 
 function post(path, body) {

@@ -46,7 +46,7 @@ function draw() {
   if (image < 0 || !store.n) { panel.replaceChildren(make("p", "hint", "Select a picture to see what it is likely to be, and why.")); return; }
   const old = panel.querySelector("img.large");
   const picture = old && old.dataset.image === String(image) ? old : make("img", "large");
-  if (picture !== old) { picture.dataset.image = image; picture.src = `/thumbnails/${image}`; picture.alt = store.names[image]; }
+  if (picture !== old) { picture.dataset.image = image; picture.src = `/thumbnails/${image}`; picture.alt = store.names[image]; picture.onerror = () => picture.removeAttribute("src"); }
   const parts = [picture, heading(image), guesses(image)];
   const doubt = store.state.check.find((one) => one.image === image && store.mark[image] === one.given);
   if (doubt) parts.push(make("p", "warning", `You said ${nameOf(doubt.given)}. From all other labels it would be ${nameOf(doubt.other)} (${Math.round(100 * doubt.sure)} %).`));
@@ -106,6 +106,7 @@ function strip(images) {
     const picture = make("img");
     picture.src = `/thumbnails/${image}`;
     picture.alt = store.names[image];
+    picture.onerror = () => picture.removeAttribute("src");
     const name = make("bdi", "", nameOf(shown(image)));
     one.style.borderColor = colourOf(shown(image));
     one.append(picture, name);

@@ -7,7 +7,8 @@ import { VIEWS, computeOrder, title } from "/page/views.js";
 const GAP = 10, CAPTION = 34, SETTLE = 70, MOST_MOVED = 240;
 const tiles = new Map(); // picture -> element
 const spare = [];
-let scroller, canvas, columns = 1, tile = 132, wish = 132, width = 0, settled = true, timer = 0, place = new Map();
+let scroller, canvas, columns = 1, tile = 132, wish = 132, width = 0, settled = true, timer = 0;
+let place = new Int32Array(0); // picture -> its place in the order, or -1
 
 export const columnCount = () => columns;
 export const pageRows = () => Math.max(1, Math.floor(scroller.clientHeight / rowHeight()) - 1);
@@ -22,15 +23,15 @@ export function startGrid() {
   size.addEventListener("input", () => { wish = Number(size.value); saveSetting("tile", wish); layout(); });
   scroller.addEventListener("scroll", () => {
     settled = false;
+    scroller.classList.add("moving");
     clearTimeout(timer);
-    timer = setTimeout(() => { settled = true; draw(); }, SETTLE);
+    timer = setTimeout(() => { settled = true; scroller.classList.remove("moving"); draw(); }, SETTLE);
     requestAnimationFrame(draw);
   }, { passive: true });
   new ResizeObserver(layout).observe(scroller);
   scroller.addEventListener("pointerdown", onPointer);
   scroller.addEventListener("dblclick", (event) => { if (imageAt(event) >= 0) emit("enlarge", imageAt(event)); });
   on("marked", () => draw(true));
-  on("state", () => { if (store.n) refresh(); });
 }
 
 export function readSetting(name) { try { return localStorage.getItem(`tpn-${name}`); } catch { return null; } }
@@ -42,7 +43,7 @@ export function show(view) {
   store.reversed = false;
   store.touched = false;
   store.focus = -1;
-  place = new Map();
+  place = new Int32Array(0);
   scroller.scrollTop = 0;
   refresh();
   if (store.order.length && view.kind !== "next") focus(store.order[0]);
@@ -52,24 +53,25 @@ export function show(view) {
 // compute the order again; the picture in focus stays where it is on the screen
 export function refresh() {
   if (!store.n || !store.state) return;
-  const old = place.get(store.focus), top = scroller.scrollTop;
+  const old = positionOf(store.focus), top = scroller.scrollTop;
   const before = new Map([...tiles].map(([image, element]) => [image, element.style.transform]));
   store.order = computeOrder();
   if (store.view.kind === "next" && !store.touched && store.order.length && store.focus !== store.order[0]) {
     store.focus = store.order[0];
     emit("focus");
   }
-  place = new Map();
-  for (let at = 0; at < store.order.length; at++) place.set(store.order[at], at);
-  if (old !== undefined && !place.has(store.focus)) {
+  if (place.length !== store.n) place = new Int32Array(store.n);
+  place.fill(-1);
+  for (let at = 0; at < store.order.length; at++) place[store.order[at]] = at;
+  if (old !== undefined && positionOf(store.focus) === undefined) {
     store.focus = store.order.length ? store.order[Math.min(old, store.order.length - 1)] : -1;
     emit("focus");
   } else if (old !== undefined && store.focus >= 0) {
-    const moved = (Math.floor(place.get(store.focus) / columns) - Math.floor(old / columns)) * rowHeight();
+    const moved = (Math.floor(positionOf(store.focus) / columns) - Math.floor(old / columns)) * rowHeight();
     const onScreen = Math.floor(old / columns) * rowHeight() - top;
     if (moved && onScreen > -tile && onScreen < scroller.clientHeight && store.view.kind !== "next") scroller.scrollTop = top + moved;
   }
-  for (const image of store.selection) if (!place.has(image)) store.selection.delete(image);
+  for (const image of store.selection) if (positionOf(image) === undefined) store.selection.delete(image);
   if (store.focus < 0 && store.order.length) { store.focus = store.order[0]; emit("focus"); }
   layout();
   animate(before);
@@ -108,14 +110,12 @@ function draw(all) {
   const row = rowHeight(), margin = 1;
   const first = Math.max(0, Math.floor(scroller.scrollTop / row) - margin) * columns;
   const last = Math.min(store.order.length, (Math.ceil((scroller.scrollTop + scroller.clientHeight) / row) + margin) * columns);
-  const wanted = new Set();
-  for (let at = first; at < last; at++) wanted.add(store.order[at]);
   for (const [image, element] of tiles) {
-    if (wanted.has(image)) continue;
+    const at = place[image];
+    if (at >= first && at < last) continue;
     tiles.delete(image);
-    element.remove();
     element.firstChild.removeAttribute("src"); // ends a request that nobody waits for
-    spare.push(element);
+    spare.push(element); // it stays in the page until it is known whether another picture needs it
   }
   for (let at = first; at < last; at++) {
     const image = store.order[at];
@@ -126,7 +126,7 @@ function draw(all) {
       element.dataset.image = image;
       element.className = "tile";
       tiles.set(image, element);
-      canvas.append(element);
+      if (!element.isConnected) canvas.append(element);
     }
     const to = translate(at);
     if (element.style.transform !== to) element.style.transform = to;
@@ -137,6 +137,7 @@ function draw(all) {
       picture.src = `/thumbnails/${image}`;
     } else if (settled && !picture.hasAttribute("src")) picture.src = `/thumbnails/${image}`;
   }
+  for (const element of spare) if (element.isConnected) element.remove();
 }
 
 function makeTile() {
@@ -201,8 +202,8 @@ export function redraw() { draw(true); }
 export function focus(image, extend = false) {
   if (image === undefined || image < 0) return;
   store.touched = true;
-  if (extend && store.anchor >= 0 && place.has(store.anchor)) {
-    const [from, to] = [place.get(store.anchor), place.get(image)].sort((a, b) => a - b);
+  if (extend && positionOf(store.anchor) !== undefined) {
+    const [from, to] = [positionOf(store.anchor), positionOf(image)].sort((a, b) => a - b);
     store.selection = new Set(store.order.subarray(from, to + 1));
   } else { store.anchor = image; }
   store.focus = image;
@@ -212,14 +213,14 @@ export function focus(image, extend = false) {
 }
 
 export function reveal(image) {
-  const at = place.get(image);
+  const at = positionOf(image);
   if (at === undefined) return;
   const top = Math.floor(at / columns) * rowHeight(), bottom = top + rowHeight() + GAP;
   if (top < scroller.scrollTop) scroller.scrollTop = top;
   else if (bottom > scroller.scrollTop + scroller.clientHeight) scroller.scrollTop = bottom - scroller.clientHeight;
 }
 
-export const positionOf = (image) => place.get(image);
+export const positionOf = (image) => (place[image] >= 0 ? place[image] : undefined);
 
 function imageAt(event) {
   const element = event.target.closest(".tile");

@@ -1,7 +1,7 @@
 // The start of the page: load, listen, and bring everything together.
 
 import { listen } from "/page/api.js";
-import { emit, loadArrays, loadGroups, loadMap, loadNames, loadNext, loadState, on, store } from "/page/store.js";
+import { emit, loadArrays, loadGroups, loadMap, loadNames, loadNext, loadState, on, soon, store } from "/page/store.js";
 import { startGrid, refresh } from "/page/grid.js";
 import { startSide } from "/page/side.js";
 import { startDetail } from "/page/detail.js";
@@ -26,7 +26,7 @@ const groups = newest(loadGroups), map = newest(loadMap);
 let lost = false, lastProgress = 0;
 
 function onEvent(event) {
-  if (lost) { lost = false; store.version = 0; banner(""); state(); arrays(); next(); groups(); map(); }
+  if (lost) { lost = false; store.version = 0; store.markRevision = 0; banner(""); state(); arrays(); next(); groups(); map(); }
   if (event.kind === "hello" || event.kind === "progress") {
     showProgress(event);
     const now = performance.now();
@@ -57,6 +57,7 @@ async function begin() {
   setInterval(() => { if (!document.hidden && !lost) state(); }, 5000);
 }
 
-on("next", refresh); on("groups", refresh); on("arrays", refresh);
+const later = soon(refresh);
+for (const kind of ["state", "arrays", "next", "groups"]) on(kind, later);
 begin();
 window.studio = store; // for the tests

@@ -2,7 +2,7 @@
 
 import { colourOf, rgb } from "/page/colours.js";
 import { focus, positionOf, show } from "/page/grid.js";
-import { confidence, isGiven, nameOf, on, shown, store } from "/page/store.js";
+import { confidence, isGiven, nameOf, on, shown, soon, store } from "/page/store.js";
 
 const VERTEX = `attribute vec2 place; attribute vec4 look; uniform vec4 view; uniform float scale; varying vec4 tone;
 void main() { gl_Position = vec4((place - view.xy) * view.zw, 0.0, 1.0); gl_PointSize = look.a * scale; tone = vec4(look.rgb, 1.0); }`;
@@ -16,7 +16,10 @@ export function startMap() {
   box = document.getElementById("map");
   canvas = document.getElementById("map-canvas");
   document.getElementById("map-toggle").addEventListener("click", toggleMap);
-  on("map", upload); on("arrays", upload); on("marked", upload); on("selection", request); on("focus", request); on("state", upload);
+  const later = soon(upload);
+  on("map", () => { index = null; count = 0; upload(); });
+  for (const kind of ["arrays", "marked", "state"]) on(kind, later);
+  on("selection", request); on("focus", request);
   canvas.addEventListener("wheel", onWheel, { passive: false });
   canvas.addEventListener("pointerdown", onDown);
   canvas.addEventListener("pointermove", onHover);
@@ -68,7 +71,6 @@ function upload() {
     gl.bufferData(gl.ARRAY_BUFFER, looks, gl.DYNAMIC_DRAW);
     if (count !== store.n) { gl.bindBuffer(gl.ARRAY_BUFFER, buffers.place); gl.bufferData(gl.ARRAY_BUFFER, store.map.map((v) => (Number.isNaN(v) ? 9 : v)), gl.STATIC_DRAW); count = store.n; }
   }
-  index = null;
   request();
 }
 

@@ -4,7 +4,7 @@ import { accept, addClass } from "/page/actions.js";
 import { colourOf } from "/page/colours.js";
 import { classMenu } from "/page/dialogs.js";
 import { show } from "/page/grid.js";
-import { NONE, SKIP, classes, emit, isGiven, on, shown, store } from "/page/store.js";
+import { NONE, SKIP, classes, isGiven, on, shown, soon, store } from "/page/store.js";
 import { toast } from "/page/top.js";
 import { VIEWS, counts } from "/page/views.js";
 
@@ -21,25 +21,23 @@ export function startSide() {
     const sure = surest();
     if (sure.length) accept(sure);
   });
-  on("order", draw);
-  on("marked", draw);
-  on("selection", drawAccept);
+  const later = soon(draw);
+  on("order", later);
+  on("marked", later);
+  on("selection", soon(drawAccept));
 }
 
 // the guesses above 90 % of the selection, or of the view
-export function surest() {
-  const among = store.selection.size ? [...store.selection] : store.order;
-  const found = [];
-  for (const image of among) {
-    if (!isGiven(image) && store.mark[image] !== SKIP && store.conf[image] >= 9000 && shown(image) !== -1) found.push(image);
-  }
-  return found;
-}
+const isSure = (image) => !isGiven(image) && store.mark[image] !== SKIP && store.conf[image] >= 9000 && shown(image) !== -1;
+const among = () => (store.selection.size ? Int32Array.from(store.selection) : store.order);
+const surest = () => [...among().filter(isSure)];
 
 function drawAccept() {
-  const sure = surest(), button = document.getElementById("accept");
-  button.textContent = `Accept ${sure.length.toLocaleString("en")} above 90 %`;
-  button.hidden = sure.length === 0;
+  const images = among(), button = document.getElementById("accept");
+  let sure = 0;
+  for (let at = 0; at < images.length; at++) if (isSure(images[at])) sure++;
+  button.textContent = `Accept ${sure.toLocaleString("en")} above 90 %`;
+  button.hidden = sure === 0;
 }
 
 function button(text, count, selected, run, colour, extra) {

@@ -43,7 +43,9 @@ function draw() {
     byId(id).title = state[id] ? `${word}: ${state[id]}` : `Nothing to ${id}`;
   }
   byId("map-toggle").disabled = !state.map;
-  byId("map-toggle").title = state.map ? "All pictures, alike ones together (M)" : "The map is drawn when all pictures are embedded";
+  byId("map-toggle").title = state.map ? "All pictures, alike ones together (#)" : "The map is drawn when all pictures are embedded";
+  byId("network").textContent = !state.backbone ? "" : state.backbone === "features" ? "Features: your own" : `Network: ${state.backbone}`;
+  byId("network").title = state.advice;
   showProgress(state.progress);
   standing(state);
   if (state.folder_gone) banner(`The folder ${state.folder} is gone. Your labels are safe; connect it again to see the pictures.`, "gone");
@@ -66,7 +68,7 @@ function standing(state) {
   const box = byId("standing"), { labels, expected, history, next } = state.standing;
   const { done, total, failed } = state.progress;
   const parts = [];
-  if (done < total && !state.progress.error) parts.push(item(`${done.toLocaleString("en")} of ${total.toLocaleString("en")}`, "embedded"));
+  if (done < total) parts.push(item(`${done.toLocaleString("en")} of ${total.toLocaleString("en")}`, "embedded"));
   parts.push(item(labels.toLocaleString("en"), labels === 1 ? "label" : "labels"));
   const guessed = state.guesses.version > 0 && expected > 0 && labels > 0 && state.classes.length > 0;
   if (guessed && expected > labels / Math.max(1, total)) {
@@ -81,7 +83,8 @@ function standing(state) {
       more.title = stop ? "More labels bring little now: look through Doubtful and Check these, then export." : "If it goes on as with the last labels.";
       parts.push(more);
     }
-  } else if (state.classes.length < 2) parts.push(make("span", "advice", labels ? "Label a picture of another class: then every picture gets a guess" : "Label a first picture: type the name of its class"));
+  } else if (state.classes.length > 1 && done < total && !state.progress.error) parts.push(make("span", "advice", "Guesses follow when more pictures are embedded"));
+  else if (state.classes.length < 2) parts.push(make("span", "advice", labels ? "Label a picture of another class: then every picture gets a guess" : "Label a first picture: type the name of its class"));
   if (failed) { const bad = item(failed.toLocaleString("en"), "cannot be read"); bad.classList.add("bad"); bad.title = state.failed.join("\n"); parts.push(bad); }
   box.replaceChildren(...parts);
 }

@@ -37,22 +37,29 @@ function pick(test) {
   return found;
 }
 
+// numbers of pictures by class; NONE and -1 are classes too
+class Tally {
+  constructor() { this.numbers = new Int32Array(64); }
+  add(class_) {
+    if (class_ + 3 >= this.numbers.length) { const more = new Int32Array(2 * (class_ + 3)); more.set(this.numbers); this.numbers = more; }
+    this.numbers[class_ + 3]++;
+  }
+  get(class_) { return this.numbers[class_ + 3] || 0; }
+}
+
 export function counts() {
   const views = { next: 0, doubtful: 0, unfamiliar: 0, check: 0, duplicates: 0, labelled: 0, all: store.n, lasso: store.lasso.length };
-  const given = new Map(), guessed = new Map(), sure = new Map();
+  const given = new Tally(), guessed = new Tally();
   for (let i = 0; i < store.n; i++) {
     if (isOpen(i)) views.next++;
     if (isDoubtful(i)) views.doubtful++;
     if (isUnfamiliar(i)) views.unfamiliar++;
     if (isGiven(i)) views.labelled++;
     if (store.groups && store.groups[i] >= 0) views.duplicates++;
-    const class_ = shown(i);
-    const of = isGiven(i) ? given : guessed;
-    of.set(class_, (of.get(class_) || 0) + 1);
-    if (!isGiven(i) && store.mark[i] !== SKIP && store.conf[i] >= DOUBTFUL) sure.set(class_, (sure.get(class_) || 0) + 1);
+    (isGiven(i) ? given : guessed).add(shown(i));
   }
   views.check = store.state ? store.state.check.filter((one) => store.mark[one.image] === one.given).length : 0;
-  return { views, given, guessed, sure };
+  return { views, given, guessed };
 }
 
 export function computeOrder() {
@@ -63,7 +70,9 @@ export function computeOrder() {
     const kept = store.touched && store.focus >= 0 && isOpen(store.focus) ? [store.focus] : [];
     const first = [...kept, ...store.next.filter((i) => isOpen(i) && i !== kept[0])], taken = new Set(first);
     const rest = sorted(pick((i) => isOpen(i) && !taken.has(i)), margin);
-    order = Int32Array.from([...first, ...rest]);
+    order = new Int32Array(first.length + rest.length);
+    order.set(first);
+    order.set(rest, first.length);
   } else if (kind === "class") {
     const members = pick((i) => shown(i) === number && store.mark[i] !== SKIP);
     order = sorted(members, (i) => (isGiven(i) ? 0 : 1 + (10000 - store.conf[i])));
