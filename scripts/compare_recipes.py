@@ -142,7 +142,7 @@ def seconds_per_step(settings: dict[str, Any], options: argparse.Namespace, fold
     train({**settings, **equal, "episodes": count * per_step, "on_step": stamp}, options, timing)
     steps = [after - before for before, after in pairwise(times)]
     medians = [median(steps[first + COMPILING : first + TIMED - 1]) for first in range(0, count, TIMED)]
-    return sum(share * seconds for share, seconds in zip(shares, medians, strict=True))
+    return float(sum(share * seconds for share, seconds in zip(shares, medians, strict=True)))
 
 
 if __name__ == "__main__":

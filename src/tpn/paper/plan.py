@@ -50,9 +50,9 @@ def plan(
     computing: Computing = Computing(),  # noqa: B008
 ) -> Plan:
     """Return the jobs of an experiment on these images, in the order of its cells."""
+    budget = budget.starting_with(experiment.init)
     assert budget.test_episodes is not None
     assert budget.splits is not None
-    budget = budget.starting_with(experiment.init)
     tests: dict[str, dict[Test, None]] = {}
     configs: dict[str, RunConfig] = {}
     of_cell: dict[Cell, tuple[str, ...]] = {}
