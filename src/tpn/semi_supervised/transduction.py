@@ -133,7 +133,7 @@ class Transduction:
             rounds.append(Round(model, solution.values, factors))
             scores = post.balance_classes(solution.values, factors)
         assert scores is not None, "there is at least one round"
-        probabilities = post.sharpen(scores)
+        probabilities = post.calibrate(scores)
         probabilities[labelled] = known
         walks = system.solve(
             np.ones_like(known[:, :1]),
