@@ -27,7 +27,7 @@ BLOCK = 2**18
 
 def main(dtype: str = "float32", sizes: tuple[int, ...] = SIZES) -> None:
     print(f"LabelPropagator on memory-mapped vectors, {dtype}, {CLASSES} classes, {LABELS} labels of each", flush=True)
-    seconds = {}
+    seconds: dict[int, float] = {}
     for size in sizes:
         command = [sys.executable, "-m", "benchmarks.many_vectors", dtype, str(size), "alone"]
         said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
