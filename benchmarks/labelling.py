@@ -1,15 +1,14 @@
-"""Label propagation on made-up vectors: against scikit-learn's LabelSpreading, updates, and up to a million of them.
+"""Label propagation on made-up vectors: against scikit-learn's LabelSpreading, and up to a million of them.
 
-    python -m benchmarks labelling                all but the next
-    python -m benchmarks.labelling 10000000       ten million vectors, memory-mapped: minutes, and some 10 GB
+    python -m benchmarks labelling
 
+Updates and ten million vectors have benchmarks of their own: `updates` and `many-vectors`.
 64 dimensions, 10 overlapping classes of normally distributed points (nobody can be right on more than about 95 % of
 them), 10 labels of each class. Each size is a process of its own, so that its memory can be told.
 """
 
 import subprocess
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -31,14 +30,10 @@ APART = 0.47
 """How far the middles of classes lie from zero in each dimension, in standard deviations of their points."""
 ROUNDS = 5
 SIZES = (100_000, 300_000, 1_000_000)
-MAPPED, BLOCK = 5_000_000, 2**18
-"""From how many on vectors are memory-mapped, and how many are made at once."""
 
 
 def main() -> None:
     against_scikit_learn()
-    updates(10_000, 20)
-    updates(100_000, 100)
     against_scipy()
     by_itself()
 
@@ -68,35 +63,6 @@ def against_scikit_learn(size: int = 20_000) -> None:
         median = float(np.median(seconds[name]))
         ratio = "" if name == "LabelPropagator" else f"   LabelPropagator is {median / ours:.1f} times as fast"
         print(f"  {name:<30} {median:7.2f} s   accuracy {100 * right[name]:.2f} %{ratio}", flush=True)
-
-
-def updates(size: int, classes: int, dimensions: int = 256, rounds: int = 5) -> None:
-    """One more label after the other, and whether the labels are those of a new fit."""
-    rng = np.random.default_rng(2)
-    truth = rng.integers(classes, size=size)
-    points = rng.standard_normal((size, dimensions), dtype=np.float32)
-    points += rng.normal(0, 0.45, (classes, dimensions)).astype(np.float32)[truth]
-    labels = np.full(size, -1)
-    for class_ in range(classes):
-        labels[np.flatnonzero(truth == class_)[:5]] = class_
-    start = time.perf_counter()
-    model = LabelPropagator(n_jobs=-1).fit(points, labels)
-    fit = time.perf_counter() - start
-    seconds = []
-    for place in rng.choice(np.flatnonzero(labels < 0), rounds, replace=False):
-        labels[place] = truth[place]
-        start = time.perf_counter()
-        model.update(labels)
-        seconds.append(time.perf_counter() - start)
-    fresh = LabelPropagator(n_jobs=-1).fit(points, labels)
-    same = float((fresh.transduction_ == model.transduction_).mean())
-    right = float((model.transduction_ == truth).mean())
-    print(f"update after one more label, {size:,} x {dimensions}, {classes} classes; median of {rounds}")
-    print(
-        f"  fit {fit:.2f} s   update {np.median(seconds):.3f} s   {100 * same:.2f} % the same labels as a new fit",
-        end="",
-    )
-    print(f"   accuracy {100 * right:.1f} %", flush=True)
 
 
 def against_scipy(size: int = 100_000) -> None:
@@ -169,35 +135,16 @@ def vectors(size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return points, truth, labels
 
 
-def mapped_vectors(size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The same kind of points, written to a file block by block and memory-mapped, so that no copy is in memory."""
-    rng, truth = np.random.default_rng(0), np.empty(size, np.int64)
-    with tempfile.NamedTemporaryFile(suffix=".npy") as file:
-        points = np.lib.format.open_memmap(file.name, "w+", np.float32, (size, DIMENSIONS))
-        for start in range(0, size, BLOCK):
-            some = rng.integers(CLASSES, size=min(BLOCK, size - start))
-            truth[start : start + len(some)] = some
-            points[start : start + len(some)] = (
-                rng.standard_normal((len(some), DIMENSIONS), np.float32) + middles()[some]
-            )
-        points.flush()
-        points = np.load(file.name, mmap_mode="r")
-    labels = np.full(size, -1)
-    for class_ in range(CLASSES):
-        labels[np.flatnonzero(truth[:BLOCK] == class_)[:LABELS]] = class_
-    return points, truth, labels
-
-
 def best_possible(points: np.ndarray, truth: np.ndarray) -> float:
     """The accuracy of the nearest true middle, on at most a million points."""
-    points, truth = points[:1_000_000], truth[:1_000_000]
+    points, truth = points[:1_000_000].astype(np.float32, copy=False), truth[:1_000_000]
     scores = points @ middles().T - np.square(middles()).sum(1) / 2
     return float((scores.argmax(1) == truth).mean())
 
 
 def alone(size: int) -> None:
-    """Seconds, gigabytes, accuracy and the best possible one, at one size. Many vectors are read from a file."""
-    points, truth, labels = vectors(size) if size < MAPPED else mapped_vectors(size)
+    """Seconds, gigabytes, accuracy and the best possible one, at one size."""
+    points, truth, labels = vectors(size)
     start = time.perf_counter()
     model = LabelPropagator(n_jobs=-1).fit(points, labels)
     seconds = time.perf_counter() - start

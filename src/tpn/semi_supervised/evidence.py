@@ -19,6 +19,8 @@ WEIGHT_POWER = 1.7
 """The power of the scores that is the weight of a point in each class."""
 ROWS = 2**14
 """Points that a thread handles at once."""
+MOST_KEPT = 2**25
+"""The most numbers of standardised points that are kept for the next round or update, beside the points themselves."""
 
 
 class Standardisation:
@@ -34,6 +36,21 @@ class Standardisation:
     def __call__(self, points: Points) -> Points:
         return self._centred(points) / self.length
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_kept"}  # no second copy in a file
+
+    def rows(self, part: slice) -> Points:
+        """Return some of the measured points after standardisation. Those of a small set are computed once."""
+        measured = self.points
+        small = not sparse.issparse(measured) and measured.size <= MOST_KEPT
+        return self._kept[part] if small else self(measured[part])
+
+    @cached_property
+    def _kept(self) -> Points:
+        kept: np.ndarray = self._centred(self.points)
+        kept /= self.length
+        return kept
+
     def _centred(self, points: Points) -> Points:
         return points if sparse.issparse(points) else points - self.mean
 
@@ -42,7 +59,7 @@ class Standardisation:
         """The covariance of the points after standardisation: it is needed for every round, and depends on no label."""
 
         def of_block(first: int) -> np.ndarray:
-            some = self(self.points[first : first + ROWS])
+            some = self.rows(slice(first, first + ROWS))
             return np.asarray(some.T @ some)
 
         with threads(self.workers) as run:
@@ -86,12 +103,12 @@ class Evidence:
             places = np.flatnonzero(self.labelled)
             weights = self.labels[places]
             return np.asarray(weights.T @ self.standardise(self.points[places])), np.asarray(weights.sum(0)).ravel()
-        sample, scores = self.standardise.points, self.scores[:: self.standardise.step]
+        scores = self.scores[:: self.standardise.step]
 
         def of_block(first: int) -> tuple[np.ndarray, np.ndarray]:
             part = slice(first, first + ROWS)
             weights = post.sharpen(scores[part], WEIGHT_POWER)
-            return weights.T @ self.standardise(sample[part]), weights.sum(0, dtype=np.float64)
+            return weights.T @ self.standardise.rows(part), weights.sum(0, dtype=np.float64)
 
         with threads(self.workers) as run:
             parts = list(run(of_block, range(0, len(scores), ROWS)))

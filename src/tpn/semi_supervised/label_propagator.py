@@ -26,8 +26,8 @@ class LabelPropagator(GraphPropagation, OutOfSamplePrediction, BaseEstimator):  
     each point the weighted mean of its neighbours (`alpha`) and of its prior (1 - `alpha`), for all points at once, by
     conjugate gradients; labelled points keep their label. The prior model is fitted again, now on all points with the
     probabilities that they have (discriminant analysis) or on the more confident half of each class (other models), and
-    so on for a few rounds. Finally the class balance is corrected and the scores are sharpened to calibrated
-    probabilities.
+    so on for a few rounds. Finally the class balance is corrected and the scores are turned into
+    calibrated probabilities.
 
     Parameters
     ----------
@@ -136,7 +136,8 @@ class LabelPropagator(GraphPropagation, OutOfSamplePrediction, BaseEstimator):  
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.pairwise = isinstance(self.metric, str) and self.metric.startswith("precomputed")
+        precomputed = isinstance(self.metric, str) and self.metric.startswith("precomputed")
+        tags.input_tags.pairwise = tags.input_tags.positive_only = precomputed
         return tags
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "LabelPropagator":

@@ -83,7 +83,7 @@ class OutOfSamplePrediction(ClassifierMixin):  # type: ignore[misc]
         alpha = np.where(reached, self._alpha, 0).astype(result.propagated.dtype)
         prior = self._transduction.prior(result.last.model, edges.points)
         scores = alpha * (edges.weights @ result.propagated) + (1 - alpha) * prior
-        probabilities = post.sharpen(post.balance_classes(scores, result.last.factors))
+        probabilities = post.calibrate(post.balance_classes(scores, result.last.factors))
         walks = WALK_CONTINUATION * (edges.weights @ result.walks)
         familiar = post.familiarity(walks, self._usual_walks[probabilities.argmax(1)])
         return probabilities, familiar * post.nearness(edges.crowding)

@@ -108,8 +108,10 @@ def check_graph(X: Any, square: bool) -> sparse.csr_array:
         raise ValueError(
             f"A precomputed graph must be square, a row and a column for each point; it has the shape {graph.shape}."
         )
-    if graph.data.size and (graph.data.min() < 0 or not np.isfinite(graph.data.max())):
-        raise ValueError("Distances and affinities must be finite and not negative.")
+    if graph.data.size and graph.data.min() < 0:
+        raise ValueError("Negative values in data passed as a graph: distances and affinities are not negative.")
+    if graph.data.size and not np.isfinite(graph.data.max()):
+        raise ValueError("Distances and affinities must be finite.")
     graph = graph.copy()
     graph.sum_duplicates()
     return graph
