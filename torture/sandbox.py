@@ -22,6 +22,8 @@ FORBIDDEN = (
 )
 """What reading a file must never do: Python reports these before they happen."""
 GIGABYTE = 2**30
+WAITING = 20
+"""How many times its processor time a command may take by the clock."""
 
 
 @dataclass
@@ -96,6 +98,7 @@ def call(
             os.close(reader)
             if most_seconds is not None:
                 resource.setrlimit(resource.RLIMIT_CPU, (most_seconds, most_seconds + 1))
+                signal.alarm(WAITING * most_seconds)  # it may wait for processes of its own
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             os.dup2(writer, 2)
             sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
