@@ -2,6 +2,8 @@
 
 import contextlib
 import io
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -175,6 +177,27 @@ def test_a_decoder_that_prints_on_standard_error_is_silenced(capfd):
         with contextlib.suppress(NotAnImage):
             decode(content, 20)
     assert capfd.readouterr().err == ""
+
+
+def test_what_pillow_logs_of_an_image_does_not_reach_standard_error():
+    """In a process of its own, in which nobody has set up logging."""
+    program = """
+import io, sys
+from PIL import Image
+from tpn.images.decoding import NotAnImage, decode
+file = io.BytesIO()
+Image.new("RGB", (8, 8)).save(file, "TIFF")
+samples = (277).to_bytes(2, "little") + (3).to_bytes(2, "little") + (1).to_bytes(4, "little")
+content = file.getvalue()
+assert samples in content
+place = content.index(samples) + 8
+try:
+    decode(content[:place] + (29_699).to_bytes(4, "little") + content[place + 4 :], 8)
+except NotAnImage:
+    sys.exit(3)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (3, "")
 
 
 def test_threads_share_a_budget_of_pixels(monkeypatch):

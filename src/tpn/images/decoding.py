@@ -1,6 +1,7 @@
 """Decoding image files into arrays of a fixed size."""
 
 import io
+import logging
 import threading
 import warnings
 from collections.abc import Iterator
@@ -24,6 +25,8 @@ PRINTING = {"TIFF"}
 """Formats whose decoder prints on standard error what is wrong with an image."""
 NOT_DECODED = {"EPS", "WMF", "BUFR", "GRIB", "HDF5", "FITS", "MPEG"}
 """Formats that Pillow passes to other programs, or only recognises."""
+
+logging.getLogger("PIL").addHandler(logging.NullHandler())  # otherwise what it logs of an image goes to standard error
 
 _RAISING_LIMIT = threading.Lock()
 
