@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from tpn.semi_supervised.label_propagator import LabelPropagator
     from tpn.semi_supervised.labelled_split import LabelledSplit
     from tpn.workflows.backbones import BackboneList, describe_backbones, get_backbone
-    from tpn.workflows.benchmark import BenchmarkResult, benchmark
+    from tpn.workflows.benchmark import benchmark
+    from tpn.workflows.benchmark_result import BenchmarkResult
     from tpn.workflows.compare import Comparison, compare
     from tpn.workflows.data import DataInfo, data_info, prepare_data, show_data
     from tpn.workflows.embed import Embedded, embed_images, open_features
@@ -62,7 +63,8 @@ _HOMES = {
     "semi_supervised.label_propagator": ("LabelPropagator",),
     "semi_supervised.labelled_split": ("LabelledSplit",),
     "workflows.backbones": ("BackboneList", "describe_backbones", "get_backbone"),
-    "workflows.benchmark": ("BenchmarkResult", "benchmark"),
+    "workflows.benchmark": ("benchmark",),
+    "workflows.benchmark_result": ("BenchmarkResult",),
     "workflows.compare": ("Comparison", "compare"),
     "workflows.data": ("DataInfo", "data_info", "prepare_data", "show_data"),
     "workflows.embed": ("Embedded", "embed_images", "open_features"),

@@ -1,7 +1,6 @@
 """Test many heads in many settings, on features embedded once."""
 
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +8,11 @@ import numpy as np
 
 from tpn.backbones._registry import Network, backbone_name
 from tpn.episodes.episode_sampler import draw_episodes
+from tpn.episodes.setting import Setting
 from tpn.episodes.task import Episode
 from tpn.errors import TPNError
 from tpn.evaluation.embedded_run import EmbeddedRun, embed_run
-from tpn.evaluation.intervals import Mean, mean_with_interval
+from tpn.evaluation.intervals import mean_with_interval
 from tpn.evaluation.protocol import evaluate
 from tpn.evaluation.test_settings import TestSetting, named_setting, number_of_tasks
 from tpn.evaluation.tuning import candidates, trials
@@ -23,121 +23,13 @@ from tpn.methods._method import Info
 from tpn.methods._registry import all_methods, find_method
 from tpn.progress import progress as progress_bar
 from tpn.progress import say, showing
-from tpn.results import Result
 from tpn.runs.folder import find_run
 from tpn.training.device import computing
 from tpn.workflows.benchmark_options import BenchmarkOptions
+from tpn.workflows.benchmark_result import BenchmarkResult, Cell
 from tpn.workflows.keywords import build, refuse_unknown, takes
 
 TUNED, CELLS, TUNING_SEED = "tuned.json", "cells", 1
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A head tested in a setting."""
-
-    head: str
-    setting: TestSetting
-    shot: int
-    accuracies: np.ndarray = field(repr=False)
-    """The accuracy of each task; empty if the head refused the setting."""
-    seconds: float
-    aurocs: np.ndarray | None = field(default=None, repr=False)
-    refused: str = ""
-    """Why the head was not tested."""
-
-    @property
-    def accuracy(self) -> Mean:
-        """The mean accuracy with its interval."""
-        return mean_with_interval(self.accuracies)
-
-    @property
-    def auroc(self) -> Mean | None:
-        """The mean area under the ROC curve, in the open set."""
-        return None if self.aurocs is None else mean_with_interval(self.aurocs)
-
-    @property
-    def seconds_per_thousand(self) -> float:
-        """The time for 1,000 tasks, given the features."""
-        return 1000 * self.seconds / max(1, len(self.accuracies))
-
-
-@dataclass(frozen=True)
-class BenchmarkResult(Result):
-    """Heads tested in several settings on the same tasks."""
-
-    run: str
-    data: str
-    options: BenchmarkOptions
-    infos: dict[str, Info]
-    """What each head is; the method of the run is called `the run's own`."""
-    cells: list[Cell]
-    chosen: dict[str, dict[str, dict[str, Any]]]
-    """The settings chosen on validation classes, by number of shots and head, if they were."""
-    folder: Path
-    files: list[Path] = field(default_factory=list)
-    """The report and its tables."""
-
-    def column(self, setting: TestSetting, shot: int) -> dict[str, Cell]:
-        """Return the cells of a setting by head, without those that were refused."""
-        own = [cell for cell in self.cells if (cell.setting, cell.shot) == (setting, shot) and not cell.refused]
-        return {cell.head: cell for cell in own}
-
-    def best(self, setting: TestSetting, shot: int) -> dict[str, Mean]:
-        """Return the paired difference to the best head, of that head and all whose difference is within chance."""
-        column = self.column(setting, shot)
-        if not column:
-            return {}
-        top = max(column.values(), key=lambda cell: cell.accuracy.value)
-        differences = {name: mean_with_interval(cell.accuracies - top.accuracies) for name, cell in column.items()}
-        return {
-            name: difference
-            for name, difference in differences.items()
-            if name == top.head or (difference.ci95 is not None and abs(difference.value) <= difference.ci95)
-        }
-
-    def difference(self, head: str, other: str, setting: TestSetting, shot: int) -> Mean | None:
-        """Return the paired difference in accuracy of two heads, if both were tested."""
-        column = self.column(setting, shot)
-        if head not in column or other not in column:
-            return None
-        return mean_with_interval(column[head].accuracies - column[other].accuracies)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "run": self.run,
-            "data": self.data,
-            "tasks": self.options.tasks,
-            "way": self.options.way,
-            "query": self.options.query,
-            "seed": self.options.seed,
-            "tuned": self.chosen,
-            "results": self.rows(),
-        }
-
-    def rows(self) -> list[dict[str, Any]]:
-        rows = []
-        for cell in self.cells:
-            info, auroc = self.infos[cell.head], cell.auroc
-            row: dict[str, Any] = {
-                "head": cell.head,
-                "transduction": info.transduction,
-                "class_balance": info.class_balance,
-            }
-            row |= {"setting": cell.setting, "shot": cell.shot}
-            if cell.refused:
-                rows.append({**row, "refused": cell.refused})
-                continue
-            row |= {"accuracy": cell.accuracy.value, "ci95": cell.accuracy.ci95, "tasks": len(cell.accuracies)}
-            row |= {"best": cell.head in self.best(cell.setting, cell.shot)}
-            row |= {"seconds_per_1000_tasks": round(cell.seconds_per_thousand, 3)}
-            rows.append(row if auroc is None else {**row, "auroc": auroc.value, "auroc_ci95": auroc.ci95})
-        return rows
-
-    def summary(self) -> str:
-        from tpn.workflows.benchmark_report import text_table
-
-        return text_table(self)
 
 
 @takes(BenchmarkOptions)
@@ -180,14 +72,15 @@ def benchmark(
     infos = _infos(run, chosen)
     with showing(progress), computing(chosen.threads, chosen.device) as device:
         found = find_run(run)
-        make_folder(folder / CELLS)
 
         def embedded(split: str, source: str | Images | None = data) -> EmbeddedRun:
             return embed_run(found, source, split, chosen.cache, backbone, device)
 
+        tested = embedded("test")
+        _check_settings(tested, chosen)
+        make_folder(folder / CELLS)
         tuned = _tune(embedded("val"), infos, chosen, folder) if chosen.tune else {}
         cells: list[Cell] = []
-        tested = embedded("test")
         for setting in chosen.settings:
             on = embedded("test", chosen.cross_data) if setting == "cross-domain" else tested
             for shot in chosen.shots:
@@ -210,6 +103,19 @@ def _infos(run: str | os.PathLike[str], options: BenchmarkOptions) -> dict[str, 
     return {name: find_method(name).info for name in options.heads}
 
 
+def _check_settings(embedded: EmbeddedRun, options: BenchmarkOptions) -> None:
+    """Refuse tasks that the test classes cannot supply, before anything is written or tuned."""
+    for setting in options.settings:
+        if setting != "cross-domain":
+            for shot in options.shots:
+                draw_episodes(embedded.split, composed(embedded, setting, shot, options), 1, options.seed)
+
+
+def composed(embedded: EmbeddedRun, setting: TestSetting, shot: int, options: BenchmarkOptions) -> Setting:
+    """Return the composition of the tasks of a setting."""
+    return named_setting(setting, options.way, shot, options.query, len(embedded.split.classes))
+
+
 def _tune(
     embedded: EmbeddedRun, heads: dict[str, Info], options: BenchmarkOptions, folder: Path
 ) -> dict[str, dict[str, dict[str, Any]]]:
@@ -224,7 +130,7 @@ def _tune(
         tests = [
             draw_episodes(
                 embedded.split,
-                named_setting(name, options.way, int(shot), options.query, len(embedded.split.classes)),
+                composed(embedded, name, int(shot), options),
                 options.tune_tasks,
                 TUNING_SEED,
             )
@@ -253,7 +159,7 @@ def _column(
     folder: Path,
 ) -> list[Cell]:
     """Test every head in one setting, or read the results that are there."""
-    composition = named_setting(setting, options.way, shot, options.query, len(embedded.split.classes))
+    composition = composed(embedded, setting, shot, options)
     tasks = number_of_tasks(setting, options.tasks)
     episodes: list[Episode] = []
     cells = []

@@ -13,7 +13,7 @@ from tpn.files import replacing, write_json, write_text
 from tpn.paper.report.charts import image
 from tpn.paper.report.document import Command, Document, Entry, Grid, Heading, Image, Paragraph, Part
 from tpn.paper.report.writing import to_html, to_markdown
-from tpn.workflows.benchmark import BenchmarkResult
+from tpn.workflows.benchmark_result import BenchmarkResult
 from tpn.workflows.evaluate import CLASS_BALANCE
 
 BASELINE = "simple-shot"
