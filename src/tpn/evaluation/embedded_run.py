@@ -1,6 +1,7 @@
 """A run whose images are embedded once, to be tested with many heads."""
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,12 +63,17 @@ def embed_run(
     cache: Path | None = None,
     backbone: str | Network | None = None,
     device: torch.device = CPU,
+    check: Callable[[Split], None] = lambda split: None,
 ) -> EmbeddedRun:
-    """Embed all images of a split by the backbone of a run, or read their feature maps from the cache folder."""
+    """Embed all images of a split by the backbone of a run, or read their feature maps from the cache folder.
+
+    `check` may refuse the split before the images are embedded.
+    """
     subject = open_run(run, data, split, cache=cache, as_method=ANY_HEAD, backbone=backbone, device=device)
     assert isinstance(subject.method, Head)
     assert subject.config is not None
     images, network = subject.split, subject.method.backbone
+    check(images)
     identity = f"{weights_digest(run)} {_content_digest(images)}"
     digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
     file = cache_folder(cache) / f"embedded-{digest}.safetensors"

@@ -17,7 +17,7 @@ from tpn.evaluation.protocol import evaluate
 from tpn.evaluation.test_settings import TestSetting, named_setting, number_of_tasks
 from tpn.evaluation.tuning import candidates, trials
 from tpn.files import make_folder, read_json, write_json
-from tpn.images.split import Images
+from tpn.images.split import Images, Split
 from tpn.methods._head import Head
 from tpn.methods._method import Info
 from tpn.methods._registry import all_methods, find_method
@@ -76,8 +76,13 @@ def benchmark(
         def embedded(split: str, source: str | Images | None = data) -> EmbeddedRun:
             return embed_run(found, source, split, chosen.cache, backbone, device)
 
-        tested = embedded("test")
-        _check_settings(tested, chosen)
+        def check(split: Split) -> None:
+            """Refuse tasks that the test classes cannot supply, before anything is embedded, tuned or written."""
+            for setting in (setting for setting in chosen.settings if setting != "cross-domain"):
+                for shot in chosen.shots:
+                    draw_episodes(split, composed(split, setting, shot, chosen), 1, chosen.seed)
+
+        tested = embed_run(found, data, "test", chosen.cache, backbone, device, check)
         make_folder(folder / CELLS)
         tuned = _tune(embedded("val"), infos, chosen, folder) if chosen.tune else {}
         cells: list[Cell] = []
@@ -103,17 +108,9 @@ def _infos(run: str | os.PathLike[str], options: BenchmarkOptions) -> dict[str, 
     return {name: find_method(name).info for name in options.heads}
 
 
-def _check_settings(embedded: EmbeddedRun, options: BenchmarkOptions) -> None:
-    """Refuse tasks that the test classes cannot supply, before anything is written or tuned."""
-    for setting in options.settings:
-        if setting != "cross-domain":
-            for shot in options.shots:
-                draw_episodes(embedded.split, composed(embedded, setting, shot, options), 1, options.seed)
-
-
-def composed(embedded: EmbeddedRun, setting: TestSetting, shot: int, options: BenchmarkOptions) -> Setting:
+def composed(split: Split, setting: TestSetting, shot: int, options: BenchmarkOptions) -> Setting:
     """Return the composition of the tasks of a setting."""
-    return named_setting(setting, options.way, shot, options.query, len(embedded.split.classes))
+    return named_setting(setting, options.way, shot, options.query, len(split.classes))
 
 
 def _tune(
@@ -130,7 +127,7 @@ def _tune(
         tests = [
             draw_episodes(
                 embedded.split,
-                composed(embedded, name, int(shot), options),
+                composed(embedded.split, name, int(shot), options),
                 options.tune_tasks,
                 TUNING_SEED,
             )
@@ -159,7 +156,7 @@ def _column(
     folder: Path,
 ) -> list[Cell]:
     """Test every head in one setting, or read the results that are there."""
-    composition = composed(embedded, setting, shot, options)
+    composition = composed(embedded.split, setting, shot, options)
     tasks = number_of_tasks(setting, options.tasks)
     episodes: list[Episode] = []
     cells = []
