@@ -26,6 +26,10 @@ from tpn.text import as_text, shortened
         (["pretrain", "--class-seed", "-1000000"], "--class-seed must be at least 0"),
         (["train", "tpn", "--cache", ""], "The value of --cache is empty"),
         (["train", "tpn", "--data="], "The value of --data is empty"),
+        (
+            ["benchmark", "mini-conv4", "--out", "new", "--tune-tasks", "9" * 40],
+            "--tune-tasks must be at least 1",
+        ),
         (["benchmark", "mini-conv4", "--data", "quickdraw", "--out", "new", "--way", "9" * 40], "a smaller --way"),
         (["evaluate", "mini-conv4", "--as", ""], "The value of --as is empty"),
         (["evaluate", ""], "An argument is empty"),

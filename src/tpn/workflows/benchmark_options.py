@@ -8,6 +8,8 @@ from tpn.errors import TPNError
 from tpn.evaluation.test_settings import TestSetting
 from tpn.workflows.options import CacheOptions, DeviceOptions, Flag
 
+MOST_TASKS = 10**6
+
 
 @dataclass(frozen=True, kw_only=True)
 class BenchmarkOptions(DeviceOptions, CacheOptions):
@@ -41,8 +43,9 @@ class BenchmarkOptions(DeviceOptions, CacheOptions):
 
     def __post_init__(self) -> None:
         for name in ("tasks", "tune_tasks"):
-            if getattr(self, name) < 1:
-                raise TPNError(f"--{name.replace('_', '-')} must be at least 1, not {getattr(self, name)}.")
+            if not 1 <= (value := getattr(self, name)) <= MOST_TASKS:
+                flag = name.replace("_", "-")
+                raise TPNError(f"--{flag} must be at least 1 and at most {MOST_TASKS}, not {value}.")
         for name in ("settings", "shots"):
             if not getattr(self, name):
                 raise TPNError(f"--{name} must name at least one.")
