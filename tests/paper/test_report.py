@@ -302,7 +302,8 @@ def test_a_budget_that_is_not_the_papers_is_marked(images, out):
 
     assert any(warning.startswith("Quick budget: ") for warning in said(BUDGETS["quick"], "quick"))
     assert any(
-        warning.startswith("Quick budget, with image size None, episodes 2") for warning in said(BUDGET, "quick")
+        warning.startswith("Quick budget, with image size None, init None, episodes 2")
+        for warning in said(BUDGET, "quick")
     )
     assert not any("budget" in warning for warning in said(BUDGETS["full"], "full"))
     [shorter] = [text for text in said(replace(BUDGETS["full"], test_episodes=10), "full") if "budget" in text]

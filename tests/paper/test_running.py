@@ -144,4 +144,4 @@ def test_ray_gives_the_same_numbers(images, tmp_path, capsys):
         warnings.filterwarnings("ignore", category=ResourceWarning)  # of its processes, which it leaves to be collected
         assert main([*command, "--ray", "local"]) == 0
     assert numbers(there) == numbers(here)
-    assert capsys.readouterr().out.splitlines()[1].startswith("TPN, trained 5-way 5-shot  yes")
+    assert capsys.readouterr().out.splitlines()[1].startswith("TPN, two stages, 5-way 5-shot  yes")
