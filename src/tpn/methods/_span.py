@@ -4,6 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from tpn.propagation.batched_solve import one_thread
+
 
 def span_coordinates(
     points: Float[Tensor, "episode node feature"],
@@ -23,9 +25,11 @@ def span_coordinates(
     slack = nodes * torch.finfo(points.dtype).eps * typical
     identity = torch.eye(nodes, dtype=points.dtype, device=points.device)
     factor: Tensor
-    factor, failed = torch.linalg.cholesky_ex(products + slack[:, None, None] * identity)
+    with one_thread():
+        factor, failed = torch.linalg.cholesky_ex(products + slack[:, None, None] * identity)
     if failed.any():
-        values, vectors = torch.linalg.eigh(products)
+        with one_thread():
+            values, vectors = torch.linalg.eigh(products)
         spectral = vectors * values.clamp_min(0).sqrt().unsqueeze(-2)
         return torch.where((failed > 0)[:, None, None], spectral, factor)
     return factor

@@ -14,6 +14,7 @@ from tpn.methods._config import ClassifierConfig, check_rounds
 from tpn.methods._method import Info
 from tpn.methods._prototypes import memberships
 from tpn.methods._registry import register_method
+from tpn.propagation.batched_solve import inverse
 
 FLAT = 1e4
 """The variance of weights without a prior."""
@@ -87,14 +88,14 @@ def most_probable(
     reduces their number.
     """
     S = K.shape[-1]
-    inverse = torch.linalg.inv_ex(K / 2 + torch.eye(S, dtype=K.dtype, device=K.device)).inverse
+    descent = inverse(K / 2 + torch.eye(S, dtype=K.dtype, device=K.device))
     A = ahead = torch.zeros_like(Y)
     momentum = torch.ones_like(K[..., :1, :1])
     for _ in range(steps):
         gradient = (K @ ahead).softmax(-1) - Y + ahead  # up to a factor K
         if gradient.abs().max() < CLOSE:
             break
-        following = ahead - inverse @ gradient
+        following = ahead - descent @ gradient
         uphill = (K @ gradient * (following - A)).sum((-2, -1), keepdim=True) > 0
         grown = torch.where(uphill, 1.0, (1 + torch.sqrt(1 + 4 * momentum.square())) / 2)
         ahead = following + torch.where(uphill, 0.0, (momentum - 1) / grown) * (following - A)

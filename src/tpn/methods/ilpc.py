@@ -14,6 +14,7 @@ from tpn.methods._method import Info
 from tpn.methods._registry import register_method
 from tpn.methods._span import span_coordinates
 from tpn.methods._transport import balanced_assignment, log_probabilities
+from tpn.propagation.batched_solve import inverse
 from tpn.propagation.graph import connect, normalise
 
 CLASSIFIER_STEPS = 50
@@ -100,8 +101,7 @@ class ILPC(Head):
         cosines = (points @ points.mT).masked_fill(loops, 0).clamp_min(0)
         W = connect(cosines.pow(self.config.power), self.config.neighbours)
         identity = loops.to(points)
-        inverse: Tensor = torch.linalg.inv(identity - self.config.alpha * normalise(W))
-        return inverse
+        return inverse(identity - self.config.alpha * normalise(W))
 
     def pseudo_labels(
         self,

@@ -16,6 +16,7 @@ from tpn.methods._span import span_coordinates
 from tpn.methods._transforms import Transform
 from tpn.methods._transport import log_probabilities
 from tpn.propagation.affinity import mean_squared_distances
+from tpn.propagation.batched_solve import inverse
 from tpn.propagation.graph import connect, normalise
 
 EQUAL_QUERIES = 5.0
@@ -98,8 +99,7 @@ class PropagatedPrototypes(Head):
         local = distances.topk(k + 1, dim=-1, largest=False).values[..., -1:].sqrt()
         loops = torch.eye(points.shape[1], dtype=torch.bool, device=points.device)
         W = torch.exp(-distances / (local * local.mT).clamp_min(torch.finfo(points.dtype).tiny)).masked_fill(loops, 0)
-        inverse: Tensor = torch.linalg.inv(loops.to(points) - self.config.alpha * normalise(connect(W, k)))
-        return inverse
+        return inverse(loops.to(points) - self.config.alpha * normalise(connect(W, k)))
 
     def labels(
         self,

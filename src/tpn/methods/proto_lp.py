@@ -16,6 +16,7 @@ from tpn.methods._transforms import Transform
 from tpn.methods._transport import balanced_assignment, log_probabilities
 from tpn.methods.pt_map import centred_separately
 from tpn.methods.tafssl import main_directions
+from tpn.propagation.batched_solve import solve
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,6 @@ class ProtoLP(Head):
         Z = together(Y, balanced_assignment(logits) if self.config.balanced else logits.softmax(-1))
         products, known = Z.mT @ Z, Z[:, :n_support]
         laplacian = products - products @ (products / Z.sum(1).unsqueeze(-1))
-        A = torch.linalg.solve(known.mT @ known + self.config.smoothness * laplacian, known.mT @ Y)
+        A = solve(known.mT @ known + self.config.smoothness * laplacian, known.mT @ Y)
         spread = (Z[:, n_support:] @ A).clamp_min(torch.finfo(Z.dtype).tiny)
         return balanced_assignment(spread.log()) if self.config.balanced else spread / spread.sum(-1, keepdim=True)

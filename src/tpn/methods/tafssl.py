@@ -15,6 +15,7 @@ from tpn.methods._prototypes import class_means
 from tpn.methods._registry import register_method
 from tpn.methods._span import span_coordinates
 from tpn.methods.pt_map import centred_separately
+from tpn.propagation.batched_solve import one_thread
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,8 @@ def main_directions(
 ) -> Float[Tensor, "episode node d"]:
     """Project the points of each episode onto their main directions, at unit variance if they are to be whitened."""
     centred = points - points.mean(1, keepdim=True)
-    _, values, directions = torch.linalg.svd(centred, full_matrices=False)
+    with one_thread():
+        _, values, directions = torch.linalg.svd(centred, full_matrices=False)
     d = min(dimensions, values.shape[-1])
     projected: Tensor = points @ directions[:, :d].mT
     if not whiten:

@@ -13,6 +13,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from tpn.propagation.batched_solve import solve
+
 
 def label_matrix(
     labels: Int64[Tensor, "*episode node"], way: int, like: Float[Tensor, "..."]
@@ -29,8 +31,7 @@ def propagate(
 ) -> Float[Tensor, "*episode node class"]:
     """Return F* = (I - αS)^-1 Y, equation (4), by a factorisation of I - αS."""
     identity = torch.eye(S.shape[-1], dtype=S.dtype, device=S.device)
-    spread: Tensor = torch.linalg.solve(identity - alpha * S, Y)
-    return spread
+    return solve(identity - alpha * S, Y)
 
 
 def propagate_stepwise(
