@@ -30,7 +30,8 @@ def main() -> None:
     parser.add_argument("page", type=Path, help="the page to write")
     options = parser.parse_args()
     folder: Path = options.folder
-    reports = [report for name in EXPERIMENTS for report in sorted(folder.glob(f"{name}-*.md"))]
+    order = list(EXPERIMENTS)
+    reports = sorted(folder.glob("*.md"), key=lambda report: (order.index(experiment_of(report)), report.name))
     if not reports:
         parser.error(f"no reports in {folder}")
     beside = Path(os.path.relpath(folder.resolve(), options.page.resolve().parent))
@@ -39,6 +40,11 @@ def main() -> None:
     if pictures:
         sections.insert(0, f"![Table 1, ours and the paper's]({(beside / pictures[0].name).as_posix()})")
     write_text(options.page, "\n\n".join([INTRODUCTION.strip().replace("BESIDE", beside.as_posix()), *sections]) + "\n")
+
+
+def experiment_of(report: Path) -> str:
+    """Return the experiment that a report is named after: the longest name, since one may begin with another."""
+    return max((name for name in EXPERIMENTS if report.name.startswith(f"{name}-")), key=len)
 
 
 def section(report: Path, beside: Path) -> str:
