@@ -74,6 +74,7 @@ class Kills(Campaign):
             if code != -signal.SIGKILL:
                 break
             kills += 1
+        _clear_copies(command.arguments)
         code, printed = call(main, command.arguments)
         case = Case(f"{kind}, killed {kills} times at {how}", max(1, kills), evidence=[folder])
         if code != 0:
@@ -128,8 +129,7 @@ class Kills(Campaign):
 
 def _kill(arguments: list[str], how: str, chance: random.Random) -> tuple[int, str]:
     """Run a command that is killed after some time, or before or after one of its next system calls."""
-    if "--copy-to" in arguments:  # a complete copy would be refused: the folder must be new
-        shutil.rmtree(arguments[arguments.index("--copy-to") + 1], ignore_errors=True)
+    _clear_copies(arguments)
     if how == "moments":
         return call(main, arguments, kill_after=chance.expovariate(1 / 0.4))
     left, before = chance.randint(1, 25), chance.random() < 0.5
@@ -151,6 +151,12 @@ def _kill(arguments: list[str], how: str, chance: random.Random) -> tuple[int, s
         return main(arguments)
 
     return call(dying, arguments)
+
+
+def _clear_copies(arguments: list[str]) -> None:
+    """Remove the copies of a command that came to its end, or nearly: their folder must be new."""
+    if "--copy-to" in arguments:
+        shutil.rmtree(arguments[arguments.index("--copy-to") + 1], ignore_errors=True)
 
 
 def _results_of_a_run(folder: Path) -> dict[str, bytes]:
