@@ -1,6 +1,5 @@
 """SIGKILL at random moments and at chosen system calls: the next call of the command ends as if nothing had been."""
 
-import os
 import random
 import shutil
 import signal
@@ -21,7 +20,7 @@ from torture.making import (
     write_images,
     write_photos,
 )
-from torture.sandbox import call
+from torture.sandbox import call, die_at
 from tpn.cli import main
 from tpn.methods._registry import find_method
 
@@ -135,19 +134,7 @@ def _kill(arguments: list[str], how: str, chance: random.Random) -> tuple[int, s
     left, before = chance.randint(1, 25), chance.random() < 0.5
 
     def dying(arguments: list[str]) -> int:
-        original = getattr(os, how)
-
-        def wrapped(*values: Any, **options: Any) -> Any:
-            nonlocal left
-            left -= 1
-            if left == 0 and before:
-                os.kill(os.getpid(), signal.SIGKILL)
-            result = original(*values, **options)
-            if left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return result
-
-        setattr(os, how, wrapped)
+        die_at(how, left, before)
         return main(arguments)
 
     return call(dying, arguments)

@@ -117,6 +117,23 @@ def call(
     return os.waitstatus_to_exitcode(status), printed
 
 
+def die_at(how: str, left: int, before: bool) -> None:
+    """Let this process be killed before or after one of its next system calls."""
+    original = getattr(os, how)
+
+    def wrapped(*values: Any, **options: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left == 0 and before:
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = original(*values, **options)
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+    setattr(os, how, wrapped)
+
+
 def _exit_code(command: Callable[[list[str]], int], arguments: list[str]) -> int:
     try:
         return command(arguments)

@@ -19,6 +19,7 @@ import numpy as np
 
 from torture.campaign import Campaign, Case
 from torture.making import load_everything, write_photos
+from torture.sandbox import die_at
 from tpn.cli import main
 from tpn.labelling.journal import Journal
 from tpn.labelling.session import Session
@@ -103,23 +104,6 @@ class StudioKills(Campaign):
         if code != -signal.SIGKILL:
             return [f"the server ended by itself, with code {code}"]
         return [] if url or how != "moment" else ["the server printed no address"]
-
-
-def die_at(how: str, left: int, before: bool) -> None:
-    """Let this process be killed before or after one of its next system calls."""
-    original = getattr(os, how)
-
-    def wrapped(*values: Any, **options: Any) -> Any:
-        nonlocal left
-        left -= 1
-        if left == 0 and before:
-            os.kill(os.getpid(), signal.SIGKILL)
-        result = original(*values, **options)
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return result
-
-    setattr(os, how, wrapped)
 
 
 class User:
