@@ -145,7 +145,7 @@ def shipped() -> tuple[Experiment, Experiment]:
             for (way, shot), number in zip(WAYS_AND_SHOTS, numbers, strict=True)
         )
 
-    first = first_stage("conv4", PHOTOGRAPHS["sizes"][-1])
+    first = first_stage("conv4-linear", PHOTOGRAPHS["sizes"][-1])
     return (
         Experiment(
             "mini-conv4-pretrained",

@@ -6,13 +6,10 @@ from tpn.paper.recipe import Training, training
 
 PHOTOGRAPHS: dict[str, Any] = {
     "classifier": "cosine",
-    "nca": 0.5,
     "augment": ("resized-crop", "flip"),
     "ema": 0.998,
-    "batch_size": 64,
-    "lr": 0.05,
     "warm_up": 100,
-    "episodes": 20_000,
+    "episodes": 14_000,
     "validate_every": 2_000,
     "validation_episodes": 200,
     "sizes": (42, 63, 84),
