@@ -27,6 +27,8 @@ def test_one_first_stage_is_trained_for_all_systems(images, tmp_path):
     plan = planned(table(), images, tmp_path, replace(BUDGET, init=FIRST_STAGE))
     [first] = plan.first.values()
     assert first.config.method == "classifier-baseline"
+    backbones = {job.config.settings.backbone for job in (first, *plan.jobs.values())}
+    assert backbones == {"conv4-linear"}, "the last ReLU is that of the first stage"
     assert {job.config.init for job in plan.jobs.values()} == {str(first.run.folder)}
     do(plan.first)
     do(plan.jobs)
@@ -68,6 +70,7 @@ def test_another_run_can_be_the_start(images, tmp_path):
     plan = planned(table(), images, tmp_path / "out", replace(BUDGET, init=str(tmp_path / "own")))
     assert plan.first == {}
     assert {job.config.init for job in plan.jobs.values()} == {str(tmp_path / "own")}
+    assert {job.config.settings.backbone for job in plan.jobs.values()} == {"conv4"}, "that of the run"
     assert main([*call, "--backbone", "resnet12-16", "--out", str(tmp_path / "other")]) == 0
     with pytest.raises(TPNError, match="has the backbone resnet12-16, but this experiment needs conv4"):
         planned(table(), images, tmp_path / "out", replace(BUDGET, init=str(tmp_path / "other")))

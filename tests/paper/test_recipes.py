@@ -10,12 +10,14 @@ from tpn.episodes.setting import Setting
 from tpn.errors import TPNError
 from tpn.methods._config import Config
 from tpn.methods._registry import find_method
+from tpn.paper import budget as budgets
 from tpn.paper import published, recipe
-from tpn.paper.budget import BUDGETS, Budget
+from tpn.paper.budget import Budget
 from tpn.paper.experiments import EXPERIMENTS, find_experiment
 from tpn.paper.plan import images_in, settings_for
 from tpn.paper.tables import systems
 
+BUDGETS = {name: budget.starting_with(None) for name, budget in budgets.BUDGETS.items()}
 FULL, QUICK = BUDGETS["full"], BUDGETS["quick"]
 EVERY_TRAINING = {cell.training for experiment in EXPERIMENTS.values() for cell in experiment.cells}
 
@@ -192,7 +194,7 @@ def test_at_the_cpu_budget_everyone_has_the_same_images_and_the_same_start():
         settings = settings_for(training, BUDGETS["cpu"])
         batch = images_in(training.episode, settings)
         assert 30_000 - batch < settings.episodes * batch <= 30_000
-        assert settings.backbone in ("conv4", "conv4-maps", "resnet12-16")
+        assert settings.backbone in ("conv4-linear", "conv4-maps", "resnet12-16")
         assert settings.schedule == "cosine"
     assert images_in(Setting(5, 1, 15, unlabelled=5, distractors=5), Config()) == 5 * 16 + 10 * 5
 

@@ -7,7 +7,7 @@ from tpn.paper.budget import FIRST_STAGE, SCRATCH
 from tpn.paper.published import QUERIES, QUERY_NUMBER, RESNET, SOLVERS, TABLE_1, Published
 from tpn.paper.recipe import Cell, Experiment, Test, Training, training
 from tpn.paper.tables import WAYS_AND_SHOTS, episodic, systems
-from tpn.paper.two_stages import PHOTOGRAPHS, first_stage, second_stage
+from tpn.paper.two_stages import CONV4, PHOTOGRAPHS, first_stage, second_stage
 
 SHOTS = range(1, 11)
 
@@ -145,7 +145,7 @@ def shipped() -> tuple[Experiment, Experiment]:
             for (way, shot), number in zip(WAYS_AND_SHOTS, numbers, strict=True)
         )
 
-    first = first_stage("conv4-linear", PHOTOGRAPHS["sizes"][-1])
+    first = first_stage(CONV4, PHOTOGRAPHS["sizes"][-1])
     return (
         Experiment(
             "mini-conv4-pretrained",

@@ -7,12 +7,14 @@ from tpn.errors import TPNError
 from tpn.images.split import Images
 from tpn.paper.budget import FIRST_STAGE
 from tpn.paper.recipe import Test, training
+from tpn.paper.two_stages import CONV4
 from tpn.runs.folder import Run, find_run
 from tpn.runs.loading import weights_digest
 from tpn.runs.shipped import ships
 
 SHIPPED = "mini-conv4-pretrained"
-CONV4_FAMILY = ("conv4", "conv4-32", "conv4-maps")
+WHOLE_CONV4 = ("conv4", "conv4-linear", "conv4-32")
+CONV4_FAMILY = (*WHOLE_CONV4, "conv4-maps")
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ def first_stage_tests() -> tuple[Test, ...]:
 def given_start(init: str, images: Images, backbone: str) -> Start | None:
     """Return the run that `--init` names, or that ships with the package; None if a first stage must be trained."""
     if init == FIRST_STAGE:
-        if not ships(SHIPPED) or backbone != "conv4":
+        if not ships(SHIPPED) or backbone != CONV4:
             return None
         config = find_run(SHIPPED).read_config()
         same = config.data.partition(":")[0] == images.spec.partition(":")[0] and config.image_size == images.image_size
@@ -51,11 +53,17 @@ def start_with(run: Run) -> Start:
     return Start(os.fspath(run.folder.resolve()), weights_digest(run))
 
 
-def backbone_for(own: str) -> str:
-    """Return the backbone of a system that starts with a Conv-4: its own if the weights fit, otherwise that Conv-4."""
-    return "conv4" if own == "conv4-32" else own
+def conv4_of(init: str) -> str:
+    """Return the Conv-4 that systems start with: that of the run they start with, or that of our first stages."""
+    own = CONV4 if init == FIRST_STAGE else find_run(init).read_config().settings.backbone
+    return own if own in WHOLE_CONV4 else CONV4
 
 
-def pretrained_for(backbone: str) -> str:
+def backbone_for(own: str, init: str) -> str:
+    """Return the backbone of a system with a warm start: the Conv-4 it starts with, if its own is one; or its own."""
+    return conv4_of(init) if own in WHOLE_CONV4 else own
+
+
+def pretrained_for(backbone: str, init: str) -> str:
     """Return the backbone of the first stage for a system with this backbone, which has the same weights."""
-    return "conv4" if backbone in CONV4_FAMILY else backbone
+    return conv4_of(init) if backbone in CONV4_FAMILY else backbone

@@ -64,7 +64,7 @@ def plan(
         names = []
         for training in trainings:
             settings = settings_for(training, budget)
-            start = starts.find(pretrained_for(settings.backbone))
+            start = starts.find(settings.backbone)
             config = RunConfig.on(
                 images,
                 method=training.method,
@@ -98,10 +98,11 @@ class Starts:
         self._found: dict[str, Start] = {}
         self.jobs: dict[str, Job] = {}
 
-    def find(self, backbone: str) -> Start | None:
+    def find(self, own: str) -> Start | None:
         """Return the run that systems with this backbone start with, if the budget has them start with one."""
         if self._budget.init is None:
             return None
+        backbone = pretrained_for(own, self._budget.init)
         if backbone not in self._found:
             given = given_start(self._budget.init, self._images, backbone)
             self._found[backbone] = given or self._plan(backbone)
@@ -145,7 +146,7 @@ def settings_for(training: Training, budget: Budget) -> Config:
         own["backbone"] = budget.resnet
     settings = find_method(training.method).Config(**own)
     if budget.init is not None:
-        settings = replace(settings, backbone=backbone_for(settings.backbone))
+        settings = replace(settings, backbone=backbone_for(settings.backbone, budget.init))
     if budget.train_images is not None and budget.episodes is None:
         settings = replace(settings, episodes=max(1, budget.train_images // images_in(training.episode, settings)))
     check_backbone(settings.backbone, settings.drop_block)

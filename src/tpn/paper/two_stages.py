@@ -4,6 +4,8 @@ from typing import Any
 
 from tpn.paper.recipe import Training, training
 
+CONV4 = "conv4-linear"
+"""The Conv-4 of first stages: features that may be negative suit a cosine classifier."""
 PHOTOGRAPHS: dict[str, Any] = {
     "classifier": "cosine",
     "augment": ("resized-crop", "flip"),
