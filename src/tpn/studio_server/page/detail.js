@@ -46,7 +46,7 @@ function draw() {
   if (image < 0 || !store.n) { panel.replaceChildren(make("p", "hint", "Select a picture to see what it is likely to be, and why.")); return; }
   const old = panel.querySelector("img.large");
   const picture = old && old.dataset.image === String(image) ? old : make("img", "large");
-  if (picture !== old) { picture.dataset.image = image; picture.src = `/thumbnails/${image}`; picture.alt = store.names[image]; picture.onerror = () => picture.removeAttribute("src"); }
+  if (picture !== old) { picture.dataset.image = image; picture.src = `/thumbnails/${image}`; picture.alt = store.names[image]; picture.onerror = () => { picture.removeAttribute("src"); picture.alt = ""; }; }
   const parts = [picture, heading(image), guesses(image)];
   const doubt = store.state.check.find((one) => one.image === image && store.mark[image] === one.given);
   if (doubt) parts.push(make("p", "warning", `You said ${nameOf(doubt.given)}. From all other labels it would be ${nameOf(doubt.other)} (${Math.round(100 * doubt.sure)} %).`));
@@ -89,7 +89,7 @@ function guesses(image) {
     const bar = make("span", "fill");
     bar.style.width = `${(100 * store.prob[rank][image]) / 255}%`;
     bar.style.background = colourOf(class_);
-    row.append(bar, make("bdi", "", nameOf(class_)), make("span", "sure", `${Math.round((100 * store.prob[rank][image]) / 255)} %`));
+    row.append(bar, make("bdi", "", nameOf(class_)), make("span", "sure", `${rank ? Math.round((100 * store.prob[rank][image]) / 255) : Math.floor(store.conf[image] / 100)} %`));
     row.addEventListener("click", () => (class_ === NONE ? mark([image], "none") : label([image], nameOf(class_))));
     box.append(row);
   }
