@@ -22,28 +22,26 @@ TIMED, COMPILING = 16, 3
 """Steps of each image size that are timed, and how many of the first are left out: in them the network is compiled."""
 
 FIRST: dict[str, Any] = {
+    "backbone": "conv4-linear",
     "classifier": "cosine",
-    "nca": 0.5,
     "augment": ("resized-crop", "flip"),
     "sizes": (42, 63, 84),
     "size_shares": (0.45, 0.25, 0.3),
     "ema": 0.998,
-    "batch_size": 64,
-    "lr": 0.05,
     "warm_up": 100,
 }
 FIRST_STAGES: dict[str, dict[str, Any]] = {
     "basic": {},
+    "a last ReLU": {"backbone": "conv4"},
+    "with NCA 0.5": {"nca": 0.5},
+    "linear classifier": {"classifier": "linear"},
+    "batch 64, lr 0.05": {"batch_size": 64, "lr": 0.05},
     "images of 84x84 only": {"sizes": (), "size_shares": ()},
     "a third of the steps at each size": {"size_shares": (0.34, 0.33, 0.33)},
-    "linear classifier": {"classifier": "linear"},
-    "without NCA": {"nca": 0.0},
     "without averaged weights": {"ema": 0.0},
     "shifts instead of resized crops": {"augment": ("crop", "flip")},
     "label smoothing 0.1": {"label_smoothing": 0.1},
-    "no last ReLU": {"backbone": "conv4-linear"},
     "one-cycle": {"schedule": "one-cycle"},
-    "batch 128, lr 0.1": {"batch_size": 128, "lr": 0.1},
 }
 SECOND: dict[str, Any] = {
     "schedule": "cosine",
