@@ -7,6 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does, before torch is loaded
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # the tests run side by side, and so do the processes they start
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # more would each load torch first
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each process would compile our modules again
 
 import numpy as np
 import pytest
@@ -23,9 +26,15 @@ from tpn.images.split import Split
 from tpn.methods._method import Dimensions
 from tpn.training.setup import draw_step
 
-torch.set_num_threads(1)  # the tests themselves run side by side
+torch.set_num_threads(1)
+LONGEST = ("torture", "training", "paper", "methods", "studio_server")
 settings.register_profile("tpn", deadline=None, max_examples=40, derandomize=True)
 settings.load_profile("tpn")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the folders that have tests of many seconds: none of them is left to a single process in the end."""
+    items.sort(key=lambda item: item.path.parent.name not in LONGEST)
 
 
 @pytest.fixture(scope="session")
