@@ -4,6 +4,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does, before torch is loaded
@@ -27,9 +28,19 @@ from tpn.methods._method import Dimensions
 from tpn.training.setup import draw_step
 
 torch.set_num_threads(1)
+MEMORY = Path("/dev/shm")
+ROOM = 4 * 2**30
 LONGEST = ("torture", "training", "paper", "methods", "studio_server")
 settings.register_profile("tpn", deadline=None, max_examples=40, derandomize=True)
 settings.load_profile("tpn")
+
+
+def pytest_configure() -> None:
+    """Make temporary folders in memory, if there is room: all that tpn writes is flushed, and a disk lets it wait."""
+    if MEMORY.is_dir():
+        found = os.statvfs(MEMORY)
+        if found.f_bavail * found.f_frsize > ROOM and not found.f_flag & os.ST_NOEXEC:
+            os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
