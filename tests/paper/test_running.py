@@ -23,7 +23,7 @@ from tpn.paper.workers import LocalWorkers, do_jobs
 
 RESNET = ["paper", "resnet", "--methods", "tpn", *TINY, "--resnet", "conv4"]
 """Two trainings, 1-shot and 5-shot."""
-PATIENCE = 120
+PATIENCE = 300
 """Seconds until something that should happen has failed to."""
 
 
