@@ -33,7 +33,7 @@ types: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# The tests run beside mypy, which keeps one core busy for a minute.
+# The tests run beside mypy, which uses one core only.
 test: style
 	$(MAKE) --jobs=2 types pytest
 
