@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 RUN    := runs/quickdraw
 FIRST  := runs/quickdraw-pretrained
 
-.PHONY: setup run test bench torture lint clean
+.PHONY: setup run test pytest bench torture lint style types clean
 
 setup: $(READY)
 
@@ -23,14 +23,22 @@ run: $(READY)
 	$(BIN)/tpn evaluate $(RUN) --shot 5
 	$(BIN)/tpn plot $(RUN) --shot 1 --query 12
 
-lint: $(READY)
+lint: style types
+
+style: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: lint
-	$(BIN)/python -m pytest -n 2
+# The tests run beside mypy, which uses one core only.
+test: style
+	$(MAKE) --jobs=2 types pytest
+
+pytest: $(READY)
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks

@@ -4,9 +4,13 @@ import os
 import re
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does, before torch is loaded
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # the tests run side by side, and so do the processes they start
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # more would each load torch first
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each process would compile our modules again
 
 import numpy as np
 import pytest
@@ -23,9 +27,25 @@ from tpn.images.split import Split
 from tpn.methods._method import Dimensions
 from tpn.training.setup import draw_step
 
-torch.set_num_threads(1)  # the tests themselves run side by side
+torch.set_num_threads(1)
+MEMORY = Path("/dev/shm")
+ROOM = 4 * 2**30
+LONGEST = ("torture", "training", "paper", "methods", "studio_server")
 settings.register_profile("tpn", deadline=None, max_examples=40, derandomize=True)
 settings.load_profile("tpn")
+
+
+def pytest_configure() -> None:
+    """Make temporary folders in memory, if there is room: all that tpn writes is flushed, and a disk lets it wait."""
+    if MEMORY.is_dir():
+        found = os.statvfs(MEMORY)
+        if found.f_bavail * found.f_frsize > ROOM and not found.f_flag & os.ST_NOEXEC:
+            os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the folders that have tests of many seconds: none of them is left to a single process in the end."""
+    items.sort(key=lambda item: item.path.parent.name not in LONGEST)
 
 
 @pytest.fixture(scope="session")

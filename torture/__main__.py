@@ -18,6 +18,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from torture.campaign import HEAD, Campaign, carry_out
 from torture.campaigns import CAMPAIGNS
+from torture.making import load_everything
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -34,6 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"unknown campaign {unknown[0]!r}: choose of {', '.join(CAMPAIGNS)}")
     chosen = options.campaigns or list(CAMPAIGNS)
     out = options.out.resolve()
+    load_everything()  # once, for all campaigns and their forks
     made = {name: CAMPAIGNS[name](out / "work" / name, options.seed) for name in chosen}
     if options.case is not None:
         return _again(made[chosen[0]], options.case)

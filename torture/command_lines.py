@@ -10,7 +10,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from torture.campaign import Campaign, Case
-from torture.making import TINY, flags, load_everything, trained_methods
+from torture.making import TINY, flags, trained_methods
 from torture.sandbox import call, forked
 from tpn.cli import COMMANDS, main
 from tpn.cli.help import flag_name
@@ -42,7 +42,6 @@ class CommandLines(Campaign):
 
     def prepare(self) -> None:
         warnings.simplefilter("ignore")
-        load_everything()
         self.run_folder = self.workspace / "run"
         if not (self.run_folder / "model.safetensors").is_file():
             code, printed = call(main, ["train", "tpn", *flags(**{**TINY, "episodes": 2}, out=self.run_folder)])

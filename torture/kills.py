@@ -14,7 +14,6 @@ from torture.making import (
     TINY,
     files_of,
     flags,
-    load_everything,
     trained_methods,
     unfinished,
     write_images,
@@ -46,7 +45,6 @@ class Kills(Campaign):
 
     def prepare(self) -> None:
         warnings.simplefilter("ignore")
-        load_everything()
         self.images, self.photos = self.workspace / "images", self.workspace / "photos"
         if not self.photos.is_dir():
             write_images(self.images)

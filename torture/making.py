@@ -73,11 +73,15 @@ def unfinished(folder: Path) -> list[str]:
 
 def load_everything() -> None:
     """Import what commands would import, slowly, in each forked process; torch must not be used before forking."""
+    import torch._dynamo  # the optimisers would load it in each fork, for longer than a small training takes
+    import torch.utils.tensorboard  # noqa: F401
     import tyro  # noqa: F401
+    import uvicorn  # noqa: F401
 
     import tpn.labelling.embedding
     import tpn.paper.workers
-    import tpn.semi_supervised.label_propagator  # noqa: F401
+    import tpn.semi_supervised.label_propagator
+    import tpn.studio_server.guessing  # noqa: F401
 
     for package in ("tpn.workflows", "tpn.cli"):
         for module in iter_modules(import_module(package).__path__):

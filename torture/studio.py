@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from torture.campaign import Campaign, Case
-from torture.making import load_everything, write_photos
+from torture.making import write_photos
 from torture.sandbox import die_at
 from tpn.cli import main
 from tpn.labelling.journal import Journal
@@ -39,11 +39,6 @@ class StudioKills(Campaign):
 
     def prepare(self) -> None:
         warnings.simplefilter("ignore")
-        load_everything()
-        import uvicorn  # noqa: F401
-
-        import tpn.studio_server.guessing  # noqa: F401
-
         self.photos = self.workspace / "photos"
         if not self.photos.is_dir():
             write_photos(self.photos)

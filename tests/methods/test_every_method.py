@@ -230,12 +230,12 @@ def test_stopped_and_resumed_it_ends_in_the_same_run_and_loaded_it_scores_as_tra
 
     def interrupted(*args):
         calls.append(step(*args))
-        if len(calls) in (1, 3):
+        if len(calls) == 3:  # after a validation, and before the next
             raise Stopped
         return calls[-1]
 
     monkeypatch.setattr(loop, "step", interrupted)
-    for _ in range(3):
+    for _ in range(2):
         train_it(name, backbone, tmp_path / "broken", "--resume")
     assert len(calls) == 4
     for file in ("metrics.jsonl", "model.safetensors"):

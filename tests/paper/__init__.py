@@ -64,7 +64,8 @@ def semi_supervised() -> Experiment:
 
 
 def planned(experiment: Experiment, images: Images, out: Path, budget: Budget = BUDGET, seed: int = 0) -> Plan:
-    return plan(experiment, budget, images, out, seed, computing=Computing(threads=1, device="cpu"))
+    """Return the plan of an experiment, however long its trainings, without compiling them."""
+    return plan(experiment, budget, images, out, seed, computing=Computing(threads=1, device="cpu", no_compile=True))
 
 
 def do(jobs: dict[str, Job]) -> None:

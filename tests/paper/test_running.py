@@ -3,8 +3,6 @@
 import os
 import shlex
 import signal
-import subprocess
-import sys
 import time
 import warnings
 from dataclasses import replace
@@ -13,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.paper import BUDGET, TINY, do, planned, quick, tiny
+from tests.processes import Running, command
 from tpn.cli import main
 from tpn.cli.paper import Paper
 from tpn.cli.parsing import parse
@@ -24,7 +23,7 @@ from tpn.paper.workers import LocalWorkers, do_jobs
 
 RESNET = ["paper", "resnet", "--methods", "tpn", *TINY, "--resnet", "conv4"]
 """Two trainings, 1-shot and 5-shot."""
-PATIENCE = 120
+PATIENCE = 300
 """Seconds until something that should happen has failed to."""
 
 
@@ -68,30 +67,31 @@ def test_interrupted_then_killed_the_same_command_ends_where_an_unbroken_one_doe
     out = tmp_path / "a folder, with spaces"
     jobs = of_resnet(images, out).jobs
     first, second = jobs.values()
-    command = [sys.executable, "-m", "tpn", *RESNET, "--out", str(out)]
+    arguments = [*RESNET, "--out", str(out)]
 
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        until(first.run.checkpoint_file.exists)
-        process.send_signal(signal.SIGINT)
-        said, told = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 130
-    assert said == ""
-    [again] = [line.partition("tpn paper ")[2] for line in told.splitlines() if "saved" in line]
-    assert parse(Paper, "tpn paper", shlex.split(again)) == parse(Paper, "tpn paper", [*RESNET[1:], "--out", str(out)])
-    assert "Traceback" not in told
+    process = Running(command, arguments)
+    until(first.run.checkpoint_file.exists)
+    process.send(signal.SIGINT)
+    ended = process.wait(PATIENCE)
+    assert ended.code == 130, ended.error
+    assert ended.out == ""
+    [again] = [line.partition("tpn paper ")[2] for line in ended.error.splitlines() if "saved" in line]
+    assert parse(Paper, "tpn paper", shlex.split(again)) == parse(Paper, "tpn paper", arguments[1:])
+    assert "Traceback" not in ended.error
     until(lambda: not workers_in(out))
     assert not list(out.glob("*.html")), "there is nothing to report yet"
 
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        until(second.run.checkpoint_file.exists)
-        assert workers_in(out)
-        process.kill()
+    process = Running(command, arguments)
+    until(second.run.checkpoint_file.exists)
+    assert workers_in(out)
+    process.send(signal.SIGKILL)
+    assert process.wait(PATIENCE).code == -signal.SIGKILL
     until(lambda: not workers_in(out))
     assert finished(first)
     kept = [first.result_file, first.run.model_file, first.run.checkpoint_file]
     before = [path.stat().st_mtime_ns for path in kept]
 
-    assert main([*RESNET, "--out", str(out)]) == 0
+    assert main(arguments) == 0
     assert [path.stat().st_mtime_ns for path in kept] == before, "what was finished is not done again"
     assert numbers(jobs) == numbers(unbroken.jobs)
     for job in jobs.values():

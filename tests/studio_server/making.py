@@ -44,8 +44,8 @@ def make_workspace(folder: Path, truth: dict[str, str], cache: Path) -> Workspac
     return workspace
 
 
-def until(condition, seconds=20.0):
-    """Wait until a condition holds, and return its value."""
+def until(condition, seconds=60.0):
+    """Wait until a condition holds, and return its value. A server may have to load torch first, on a busy machine."""
     end = time.monotonic() + seconds
     while True:
         value = condition()

@@ -33,6 +33,7 @@ class Page:
 
     def __init__(self, browser, url, **options):
         self.context = browser.new_context(viewport={"width": 1280, "height": 800}, **options)
+        self.context.set_default_timeout(60_000)
         self.messages, self.requests = [], []
         self.url = url
         self.page = self.tab(url)
@@ -129,6 +130,7 @@ def test_correct_undo_redo_reload(page):
     page.page.wait_for_selector(".tile")
     assert page.ask(f"studio.state.classes.find((c) => c.number === studio.mark[{image}]).name") == "right"
     page.page.locator("[data-view=labelled]").click()
+    page.until("studio.order.length === 2")
     page.press("Delete")
     page.until("studio.mark.filter((mark) => mark >= 0).length === 1")
 

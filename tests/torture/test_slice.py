@@ -1,12 +1,12 @@
 """A short, deterministic slice of the torture suite; `make torture` runs the campaigns in full."""
 
 import random
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
+from tests.processes import Running
+from torture.__main__ import main
 from torture.campaign import Campaign, Case, carry_out
 from torture.campaigns import CAMPAIGNS
 from torture.command_lines import options_of
@@ -68,10 +68,9 @@ def test_a_fork_reports_what_was_done_in_it():
 @pytest.mark.flaky(reruns=1)  # its limits of time meet a busy machine
 def test_the_first_cases_of_every_campaign_survive(tmp_path):
     """In a process of its own, whose forks must not meet threads of other tests."""
-    command = [sys.executable, "-m", "torture", "--slice", "--minutes", "10", "--out", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    tried = dict(line.split()[:2] for line in done.stdout.splitlines()[1:])
+    done = Running(main, ["--slice", "--minutes", "10", "--out", str(tmp_path)]).wait(900)
+    assert done.code == 0, done.out + done.error
+    tried = dict(line.split()[:2] for line in done.out.splitlines()[1:])
     assert tried.keys() == CAMPAIGNS.keys()
     assert all(int(count) >= CAMPAIGNS[name].slice for name, count in tried.items())
 

@@ -1,24 +1,16 @@
 """Train, killing the process again and again, and resume each time until the training has ended.
 
-    python -m tests.training.kill_and_resume moments|writes FOLDER SEED -- ARGUMENTS OF tpn train
-
-`moments` kills after random times; `writes` kills at random steps of writing files, before or after each of them. The
-processes are forked from one that has loaded torch but not used it, so that a hundred of them take seconds.
+The processes are forked from one that has loaded torch but not used it (`tests.processes`), so that many of them take
+seconds.
 """
 
 import os
 import random
 import signal
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-import torch._dynamo  # the optimisers would load it, slowly, in each process
-import torch.utils.tensorboard  # noqa: F401
-
-import tpn.cli
-import tpn.workflows.train  # what the command would load, slowly, in each process
+from tests.processes import command
 
 MOST_KILLS = 60
 
@@ -36,10 +28,14 @@ def fork(train: Callable[[], int]) -> int:
 
 
 def killed_at_a_moment(train: Callable[[], int], chance: random.Random, kills: int) -> int:
-    child = fork(train)
-    time.sleep(chance.uniform(0, 0.7 * 1.04**kills))  # ever later, so that there is an end on a slow machine too
-    os.kill(child, signal.SIGKILL)
-    return child
+    """Let the system end the process when it has computed for some time, ever longer, however busy the machine is."""
+    seconds = chance.uniform(0.01, 0.7 * 1.04**kills)
+
+    def train_and_die() -> int:
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+        return train()
+
+    return fork(train_and_die)
 
 
 def killed_at_a_write(train: Callable[[], int], chance: random.Random, kills: int) -> int:
@@ -66,25 +62,23 @@ def killed_at_a_write(train: Callable[[], int], chance: random.Random, kills: in
     return fork(train_and_die)
 
 
-def main() -> int:
-    kind, folder, seed = sys.argv[1:4]
-    arguments = [*sys.argv[sys.argv.index("--") + 1 :], "--out", folder, "--resume", "--threads", "1"]
-    chance = random.Random(int(seed))
+def kill_and_resume(kind: str, folder: Path, seed: int, arguments: list[str]) -> int:
+    """Train until the training ends by itself; print how often it was killed, and how often while writing a file.
+
+    `moments` kills after random times; `writes` kills at random steps of writing files, before or after each of them.
+    """
+    chance = random.Random(seed)
     start = killed_at_a_moment if kind == "moments" else killed_at_a_write
 
     def train() -> int:
-        return tpn.cli.main(["train", *arguments])
+        return command(["train", *arguments, "--out", str(folder), "--resume"])
 
     half_written = 0
     for kills in range(MOST_KILLS):
         _, status = os.waitpid(start(train, chance, kills), 0)
         code = os.waitstatus_to_exitcode(status)
-        half_written += any(Path(folder).glob(".*.part"))
-        if code != -signal.SIGKILL:
+        half_written += any(folder.glob(".*.part"))
+        if code not in (-signal.SIGKILL, -signal.SIGPROF):
             print(kills, half_written)
             return code
     return 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,11 +1,4 @@
-"""Several processes at once as torchrun starts them, but forked from one that has loaded torch, which is quicker.
-
-    python -m tests.training.several_processes LAUNCHES
-    python -m tests.training.several_processes gradients FOLDER
-
-LAUNCHES is JSON: a list of command lines of tpn, each with what is to befall one of its two processes. Prints, for each
-of them, the exit codes and what was said. `gradients` writes what two processes learn, for each of `CASES`.
-"""
+"""Several processes at once as torchrun starts them, but forked from one that has loaded torch (`tests.processes`)."""
 
 import json
 import os
@@ -14,16 +7,16 @@ import signal
 import sys
 import tempfile
 import traceback
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import torch._dynamo  # the optimisers would load it, slowly, in each process
+import torch
 import torch.distributed as dist
-import torch.utils.tensorboard
 
-import tpn.cli.train
-import tpn.workflows.train
+from tests.processes import command
 from tests.training.making import make_steps, training_of
 from tpn.episodes.episode_sampler import EpisodeSampler
 from tpn.episodes.mini_batches import MiniBatches
@@ -88,7 +81,7 @@ def launch(
             resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
         if hit is not None and rank == hit[0]:
             hit_in_step(*hit[1:])
-        return tpn.cli.main(arguments)
+        return command(arguments)
 
     codes = in_several(run)
     said.seek(0)
@@ -173,7 +166,10 @@ def overflow(processes: Processes) -> dict[str, object]:
     return {"scale": training.scaler.get_scale(), "skipped": skipped}
 
 
-def gradients(folder: Path) -> list[int]:
+def gradients(folder: Path) -> int:
+    """Write what two processes learn, for each of `CASES`. A warning is an error."""
+    warnings.simplefilter("error")
+
     def learn(rank: int) -> int:
         torch.set_num_threads(1)
         processes = find_processes()
@@ -184,18 +180,15 @@ def gradients(folder: Path) -> list[int]:
         )
         return 0
 
-    return in_several(learn)
+    return max(in_several(learn))
 
 
-def main() -> int:
-    if sys.argv[1] == "gradients":
-        return max(gradients(Path(sys.argv[2])))
+def launch_all(launches: list[dict[str, Any]]) -> int:
+    """Run command lines of tpn, each with what is to befall one of its two processes.
+
+    Prints, for each of them, the exit codes and what was said.
+    """
     for split in ("train", "val"):
         open_images("quickdraw").split(split)  # unpacks the drawings for all processes to come
-    tpn.cli.train.parse_training(tpn.cli.train.Train, "tpn train protonet", "protonet", [])
-    print(json.dumps([launch(**each) for each in json.loads(sys.argv[1])]))
+    print(json.dumps([launch(**each) for each in launches]))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

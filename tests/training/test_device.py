@@ -1,17 +1,16 @@
 """Where and how a training is computed. There is no GPU in the tests: what can be seen on a CPU is."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 
 import pytest
 import torch
 from torch.amp import GradScaler
 
 from tests.conftest import draw_task, sampler
+from tests.processes import run
 from tests.tiny import tiny
+from tests.training.compiling import train_two_blocks, train_without_compiler
 from tests.training.making import make_steps, training_of
 from tests.training.test_resuming import assert_the_same
 from tpn.cli import main
@@ -136,12 +135,11 @@ def test_what_adapts_its_weights_is_not_compiled():
 
 
 def test_a_compiler_that_fails_is_told_of(tmp_path):
-    call = [sys.executable, "-m", "tpn", "train", "protonet", *TINY, "--compile", "--out", str(tmp_path / "run")]
-    broken = {**os.environ, "CXX": "no-such-compiler", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
-    done = subprocess.run(call, env=broken, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 2, done.stderr
-    assert done.stderr.startswith("tpn: --compile does not work here")
-    assert done.stderr.count("\n") == 1
+    arguments = [*TINY, "--compile", "--out", str(tmp_path / "run")]
+    done = run(train_without_compiler, arguments, TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "cache"))
+    assert done.code == 2, done.error
+    assert done.error.startswith("tpn: --compile does not work here")
+    assert done.error.count("\n") == 1
     assert not (tmp_path / "run").exists()
 
 
@@ -162,12 +160,11 @@ def test_only_training_runs_compiled_blocks(drawings, monkeypatch):
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="compiling needs a C++ compiler")
 def test_compiled_it_learns_the_same(tmp_path):
-    """In a process of its own: the checks of shapes and types in these tests cannot be compiled."""
-    call = [sys.executable, "-m", "tpn", "train", "protonet", *TINY, "--episodes", "2", "--out"]
-    call[5:5] = ["--optimiser", "sgd", "--lr", "1e-4"]
-    for name, flags in (("plain", []), ("compiled", ["--compile"])):
-        subprocess.run([*call, str(tmp_path / name), *flags], check=True, timeout=500)
+    call = [*TINY, "--episodes", "2", "--optimiser", "sgd", "--lr", "1e-4", "--out"]
+    done = run(train_two_blocks, [[*call, str(tmp_path / "plain")], [*call, str(tmp_path / "compiled"), "--compile"]])
+    assert done.code == 0, done.error
     plain, compiled = (read_tensors(tmp_path / name / "checkpoint.safetensors")[0] for name in ("plain", "compiled"))
     assert plain.keys() == compiled.keys()
     for name in plain:
         torch.testing.assert_close(compiled[name], plain[name], rtol=1e-3, atol=1e-5)
+    assert any(not torch.equal(compiled[name], plain[name]) for name in plain), "other code has computed it"

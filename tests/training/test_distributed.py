@@ -9,8 +9,9 @@ import time
 import pytest
 import torch
 
+from tests.processes import run
 from tests.tiny import tiny
-from tests.training.several_processes import CASES, learn_once
+from tests.training.several_processes import CASES, gradients, launch_all, learn_once
 from tests.training.test_resuming import assert_the_same
 from tpn.cli import main
 from tpn.errors import TPNError
@@ -36,8 +37,8 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--np
 def learned(tmp_path_factory):
     """What each of two processes learned."""
     folder = tmp_path_factory.mktemp("gradients")
-    call = [sys.executable, "-W", "error", "-m", "tests.training.several_processes", "gradients", str(folder)]
-    subprocess.run(call, check=True, timeout=100)
+    ended = run(gradients, folder)
+    assert ended.code == 0, ended.error
     return [torch.load(folder / f"{rank}.pt") for rank in range(2)]
 
 
@@ -98,10 +99,9 @@ def test_what_befalls_one_process_ends_both_and_resumed_they_end_exactly_as_unbr
         odd = ["--episodes-per-step", "1"] if name == "refused" else []
         launches[name] = {"arguments": [*call, *odd], **mishap}
         launches[f"{name}, resumed"] = {"arguments": [*call, "--resume"]}
-    call = [sys.executable, "-m", "tests.training.several_processes", json.dumps(list(launches.values()))]
-    done = subprocess.run(call, capture_output=True, text=True, timeout=200, check=False)
-    assert done.returncode == 0, done.stderr
-    seen = dict(zip(launches, json.loads(done.stdout), strict=True))
+    done = run(launch_all, list(launches.values()))
+    assert done.code == 0, done.error
+    seen = dict(zip(launches, json.loads(done.out), strict=True))
     assert seen["unbroken"][0] == [0, 0], seen["unbroken"][1]
     for name, (_, codes, words, go_on_from) in MISHAPS.items():
         ended, said = seen[name]
@@ -153,15 +153,16 @@ def test_torchrun_trains_as_one_process_does(tmp_path):
 
 
 def test_torchrun_passes_on_a_signal_and_both_end_with_a_checkpoint(tmp_path):
-    run = Run(tmp_path / "run")
-    call = [*TORCHRUN, *TRAINING, str(run.folder), "--episodes", "100000"]
+    """Not compiled, as a long training is by default: torchrun does not wait for the compiler, but kills after 30 s."""
+    training = Run(tmp_path / "run")
+    call = [*TORCHRUN, *TRAINING, str(training.folder), "--episodes", "100000", "--no-compile"]
     process = subprocess.Popen(call, stderr=subprocess.PIPE, text=True)
-    while not run.checkpoint_file.is_file() and process.poll() is None:
+    while not training.checkpoint_file.is_file() and process.poll() is None:
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=60)
     assert "Stopped and saved at episode" in said
-    state = read_tensors(run.checkpoint_file)[1]["state"]
+    state = read_tensors(training.checkpoint_file)[1]["state"]
     assert f"Stopped and saved at episode {state['episode']}." in said
 
 

@@ -3,14 +3,15 @@
 import json
 import pickle
 import signal
-import subprocess
 import sys
 import time
 
 import pytest
 import torch
 
+from tests.processes import Running, command, run
 from tests.tiny import flags, tiny
+from tests.training.kill_and_resume import kill_and_resume
 from tpn.cli import main
 from tpn.digests import with_digest
 from tpn.errors import TPNError
@@ -19,10 +20,6 @@ from tpn.runs.loading import load
 from tpn.runs.tensors import read_tensors
 
 TRAINING = ["tpn", *tiny(validate_every=3, episodes=40, halve_every=15, episodes_per_step=2, seed=3)]
-
-
-def command(*arguments):
-    return [sys.executable, "-m", "tpn", *map(str, arguments)]
 
 
 @pytest.fixture(scope="module")
@@ -47,32 +44,31 @@ def assert_the_same(run, other):
 
 @pytest.mark.parametrize(("kind", "seed"), [("moments", 0), ("writes", 0)])
 def test_a_training_killed_many_times_ends_in_the_same_weights_and_metrics(tmp_path, uninterrupted, kind, seed):
-    run = Run(tmp_path / "killed")
-    call = [sys.executable, "-m", "tests.training.kill_and_resume", kind, run.folder, seed, "--", *TRAINING]
-    done = subprocess.run(list(map(str, call)), capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    kills, half_written = map(int, done.stdout.split())
+    folder = tmp_path / "killed"
+    done = run(kill_and_resume, kind, folder, seed, TRAINING)
+    assert done.code == 0, done.error
+    kills, half_written = map(int, done.out.split())
     assert kills >= 3
     if kind == "writes":
         assert half_written > 0, "it was never killed while a file was half written"
-    assert_the_same(run, uninterrupted)
+    assert_the_same(Run(folder), uninterrupted)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_saves_and_ends_cleanly_and_resuming_goes_on(tmp_path, uninterrupted, number, code):
-    run = Run(tmp_path / "stopped")
-    process = subprocess.Popen(command("train", *TRAINING, "--out", run.folder), stderr=subprocess.PIPE, text=True)
-    while not (run.metrics_file.is_file() and run.metrics_file.stat().st_size):
+    stopped = Run(tmp_path / "stopped")
+    process = Running(command, ["train", *TRAINING, "--out", str(stopped.folder)])
+    while process.alive and not (stopped.metrics_file.is_file() and stopped.metrics_file.stat().st_size):
         time.sleep(0.01)
-    process.send_signal(number)
-    _, error = process.communicate(timeout=60)
-    if process.returncode != 0:  # it may have been quicker than the signal
-        assert process.returncode == code
-        assert "Stopped and saved at episode" in error
-        assert f"tpn train tpn --out {run.folder} --resume" in error
-    assert "Traceback" not in error
-    assert main(["train", "tpn", *flags(out=run.folder, resume=True, threads=1)]) == 0
-    assert_the_same(run, uninterrupted)
+    process.send(number)
+    ended = process.wait(60)
+    if ended.code != 0:  # it may have been quicker than the signal
+        assert ended.code == code, ended.error
+        assert "Stopped and saved at episode" in ended.error
+        assert f"tpn train tpn --out {stopped.folder} --resume" in ended.error
+    assert "Traceback" not in ended.error
+    assert main(["train", "tpn", *flags(out=stopped.folder, resume=True, threads=1)]) == 0
+    assert_the_same(stopped, uninterrupted)
 
 
 def test_resuming_a_finished_training_changes_nothing(uninterrupted, capsys):
@@ -110,17 +106,14 @@ def test_two_processes_cannot_train_in_one_folder(uninterrupted):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such limit there")
 def test_a_full_disk_ends_the_training_with_a_word_and_loses_nothing(tmp_path, uninterrupted):
-    run = Run(tmp_path / "full")
-    limited = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (10**6, 10**6)); "
-    limited += "from tpn.cli import main; sys.exit(main(sys.argv[1:]))"
-    call = [sys.executable, "-c", limited, "train", *TRAINING, "--out", str(run.folder)]
-    done = subprocess.run(call, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 2
-    assert "checkpoint.safetensors: File too large" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not list(run.folder.glob(".*.part"))
-    assert main(["train", "tpn", *flags(out=run.folder, resume=True, threads=1)]) == 0
-    assert_the_same(run, uninterrupted)
+    full = Run(tmp_path / "full")
+    done = run(command, ["train", *TRAINING, "--out", str(full.folder)], 10**6)
+    assert done.code == 2
+    assert "checkpoint.safetensors: File too large" in done.error
+    assert "Traceback" not in done.error
+    assert not list(full.folder.glob(".*.part"))
+    assert main(["train", "tpn", *flags(out=full.folder, resume=True, threads=1)]) == 0
+    assert_the_same(full, uninterrupted)
 
 
 def tensors_only(content):
