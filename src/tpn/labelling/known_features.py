@@ -19,6 +19,12 @@ class KnownFeatures(NamedTuple):
     features: np.ndarray
 
 
+def published_network(options: NetworkOptions, networks: Path | None) -> tuple[str, str | None]:
+    """Return the name of the chosen network, and its key if it has its published weights."""
+    name = best_at_hand(networks) if options.backbone is None else options.backbone
+    return name, None if options.weights is not None else published_key(name)
+
+
 def known_features(
     options: NetworkOptions, folder: Path, names: Sequence[str], cache: Path, networks: Path | None
 ) -> KnownFeatures | None:
@@ -37,8 +43,7 @@ def known_features(
     networks : Path, optional
         The cache that fetched networks are in, as the user has chosen it.
     """
-    name = best_at_hand(networks) if options.backbone is None else options.backbone
-    key = None if options.weights is not None else published_key(name)
+    name, key = published_network(options, networks)
     if key is None:
         return None
     with FeatureCache(cache) as known:

@@ -74,7 +74,7 @@ def label_folder(folder: str | Path, *, progress: bool = True, **options: Any) -
 
         from tpn.labelling.labelled_folder import find_images, read_known_labels
         from tpn.labelling.session_guesses import label_images
-        from tpn.semi_supervised.feature_scaling import FeatureScaler
+        from tpn.workflows.label_graph import connect_images
 
         images = find_images(Path(folder))
         outputs.check_apart_from(images.path, images.names, settings.force)
@@ -82,22 +82,10 @@ def label_folder(folder: str | Path, *, progress: bool = True, **options: Any) -
             needed = settings.suggest == 0 and session is None
             read_known_labels(images, settings.labels, needed)
             none = take_session(images, session, settings)
-        names, features, backbone, key = find_features(images, settings)
+        connected = connect_images(images, settings)
+        names = connected.names
         for sentence in images.problems.sentences:
             warnings.warn(sentence, TPNWarning, stacklevel=2)
-
-        parameters: dict[str, Any] = {
-            "n_neighbors": settings.neighbours,
-            "alpha": "auto" if settings.alpha is None else settings.alpha,
-            "rounds": settings.rounds,
-            "class_prior": "estimated" if settings.class_prior == "estimated" else None,
-            "n_jobs": settings.threads or -1,
-        }
-        if settings.length_scale == "learned":
-            # a TPN divides features by its length scales: W = exp(-d²/2D) of them is its equation (2)
-            points, parameters["length_scale"] = features, (2 * features.shape[1]) ** 0.5
-        else:
-            points = FeatureScaler().fit_transform(features)
 
         labels = {name: images.labels[name] for name in names if name in images.labels}
         classes = set(labels.values()) | ({"none of the classes"} if none & set(names) else set())
@@ -107,8 +95,9 @@ def label_folder(folder: str | Path, *, progress: bool = True, **options: Any) -
                 "there must be labelled images of at least two classes."
             )
         found = label_images(
-            images.path, names, labels, none, points, parameters, settings.suggest, settings.max_per_class
+            images.path, names, labels, none, connected.graph, settings.suggest, settings.max_per_class
         )
+        connected.keep()
         if found.unreached:
             warnings.warn(
                 f"No label reaches {found.unreached:,} of {len(names):,} images on the graph: their labels are "
@@ -120,47 +109,20 @@ def label_folder(folder: str | Path, *, progress: bool = True, **options: Any) -
             found,
             title=printable(str(folder)),
             kept=found.kept & (found.given | (found.confidence >= settings.min_confidence)),
-            backbone=backbone,
+            backbone=connected.backbone,
             files=outputs.files,
         )
         if settings.save is not None:
-            given = np.where(found.given, found.predicted, -1)
-            del parameters["n_jobs"]
             from tpn.labelling.saved_labelling import Labelling
 
-            Labelling(features, given, found.classes, backbone, key, parameters).save(settings.save)
+            assert connected.features is not None
+            given = np.where(found.given, found.predicted, -1)
+            parameters = {name: value for name, value in connected.graph.engine.options.items() if name != "n_jobs"}
+            Labelling(connected.features, given, found.classes, connected.backbone, connected.key, parameters).save(
+                settings.save
+            )
         outputs.write(found)
     return replace(found, seconds=time.perf_counter() - start)
-
-
-def find_features(images: "LabelledFolder", settings: LabelOptions) -> tuple[list[str], np.ndarray, str, str]:
-    """Return the images that can be read, their features, and the network and its key (empty for given features).
-
-    Torch, which takes seconds to load, is loaded only if something has to be embedded.
-    """
-    from tpn.images.cache_folder import cache_folder
-    from tpn.labelling.features import features_for
-    from tpn.labelling.known_features import known_features
-    from tpn.labelling.network_choice import name_network
-
-    if settings.features is not None:
-        own = settings.features if isinstance(settings.features, str | Path) else "features"
-        return *features_for(settings.features, images.names, images.problems), str(own), ""
-    cache = cache_folder(settings.cache)
-    known = known_features(settings, images.path, images.names, cache, settings.cache)
-    if known is not None:
-        name_network(settings.backbone, known.network)
-        return images.names, known.features, known.network, known.key
-
-    from tpn.labelling.embedding import embed
-    from tpn.labelling.networks import find_network
-    from tpn.training.device import computing
-
-    with computing(settings.threads, settings.device) as device:
-        network = find_network(settings, device, settings.cache)
-        names, features = embed(images.path, images.names, network, cache, device, images.problems)
-        name_network(settings.backbone, network.name)
-        return names, features, network.name, network.key
 
 
 def check_computing(settings: LabelOptions) -> None:
