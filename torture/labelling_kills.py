@@ -21,12 +21,12 @@ from torture.sandbox import die_at
 from tpn.labelling.journal import Journal
 from tpn.labelling.session import Session
 
-KILLS = 5
+KILLS = 10
 """Of one session, one after the other."""
 CALLS = ("fsync", "write", "replace", "rename", "mkdir", "open", "unlink")
 """The system calls, as functions of `os`, at which the process is killed."""
 CLASSES = ("red", "green", "blue", "grey")
-LONGEST = 60.0
+LONGEST = 40.0
 Labels = dict[str, str]
 Step = dict[str, Any]
 
@@ -69,7 +69,7 @@ class LabellingKills(Campaign):
     def session_until_killed(self, folder: Path, seed: str, how: str, chance: random.Random) -> Iterator[Step]:
         """Work in a child process until it is killed; yield what it reports before and after each step."""
         reader, writer = os.pipe()
-        left, before = chance.randint(1, 40), chance.random() < 0.5
+        left, before = chance.randint(1, 25), chance.random() < 0.5
         end = time.monotonic() + (chance.expovariate(1 / 2.0) if how == "moment" else LONGEST)
         child = os.fork()
         if child == 0:
@@ -105,7 +105,7 @@ class LabellingKills(Campaign):
             code = 1
             try:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-                export(self.photos, folder, "last")
+                export(self.photos, folder, new_folder(folder))
                 embed(self.photos, folder)
                 code = 0
             finally:
@@ -148,13 +148,18 @@ def work(photos: Path, names: list[str], folder: Path, chance: random.Random, re
                 report(done=what, id=identity, labels=session.labels)
                 continue
             labels = session.labels
-        name = f"{chance.getrandbits(32):08x}"
+        name = new_folder(folder)
         report(begin=what, id=name, labels=labels)
         if what == "export":
             export(photos, folder, name)
         else:
             embed(photos, folder)
         report(done=what, id=name, labels=labels)
+
+
+def new_folder(folder: Path) -> str:
+    """Return a name for the next exported folder: that of an export that was killed, if there is one."""
+    return f"export {len(list(folder.glob('export *')))}"
 
 
 def export(photos: Path, folder: Path, name: str) -> None:
@@ -239,7 +244,7 @@ class Witness:
             if copies != {f"images/{name}": (self.photos / name).read_bytes() for name in self.names}:
                 yield f"the exported folder {folder.parent.name} is not complete"
         for folder in self.folder.iterdir():
-            if len(folder.name) == 8 and folder.is_dir() and not (folder / "metadata.csv").is_file():
+            if folder.name.startswith("export ") and not (folder / "metadata.csv").is_file():
                 yield f"the exported folder {folder.name} is half-written"
 
 
