@@ -7,6 +7,7 @@ from tpn.cli import share_the_processor
 share_the_processor()  # before anything loads torch
 
 from benchmarks import (
+    embedding,
     evaluation,
     heads,
     images,
@@ -15,6 +16,7 @@ from benchmarks import (
     many_vectors,
     memory,
     neighbours,
+    ray_embedding,
     training_step,
     updates,
 )
@@ -26,10 +28,12 @@ BENCHMARKS = {
     "memory": memory.main,
     "maml": maml.main,
     "images": images.main,
+    "embedding": embedding.main,
     "labelling": labelling.main,
     "updates": updates.main,
     "many-vectors": many_vectors.main,
     "neighbours": neighbours.main,
+    "ray-embedding": ray_embedding.main,
 }
 
 

@@ -11,7 +11,10 @@ from torch import nn
 from tpn.backbones import _pretrained
 from tpn.backbones._pretrained import find_weights
 from tpn.backbones.efficientnet_lite import EfficientNetLite0
+from tpn.backbones.fused_efficientnet import FusedEfficientNet, can_fuse
 from tpn.errors import TPNError
+from tpn.labelling import pretrained_networks
+from tpn.labelling.pretrained_networks import load_pretrained
 
 
 @pytest.fixture(scope="module")
@@ -145,3 +148,23 @@ def test_it_knows_the_classes_of_imagenet(network, weights, mini_imagenet):
         scores = network(images).flatten(1) @ weights["_fc.weight"].T + weights["_fc.bias"]
         hits += (scores.argmax(1) == IMAGENET[class_]).tolist()
     assert np.mean(hits) > 0.45
+
+
+@pytest.mark.skipif(not can_fuse(), reason="this PyTorch has no fused convolutions")
+@pytest.mark.parametrize("number", [1, 3])
+def test_fused_convolutions_give_the_same_features(network, number):
+    images = torch.rand(number, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    images = F.interpolate(images, (224, 224), mode="bicubic").clip(0, 1)
+    with torch.inference_mode():
+        torch.testing.assert_close(FusedEfficientNet(network)(images), network.features(images), rtol=1e-4, atol=1e-5)
+
+
+def test_without_onnxruntime_the_network_is_fused(monkeypatch):
+    monkeypatch.setattr(pretrained_networks, "has_onnxruntime", lambda: False)
+    loaded = load_pretrained("efficientnet-lite0", None, torch.device("cpu"), None)
+    assert isinstance(loaded.embed, FusedEfficientNet) == can_fuse()
+    monkeypatch.setattr(pretrained_networks, "can_fuse", lambda: False)
+    plain = load_pretrained("efficientnet-lite0", None, torch.device("cpu"), None)
+    images = torch.full((1, 3, 224, 224), 0.3)
+    with torch.inference_mode():
+        torch.testing.assert_close(loaded.embed(images), plain.embed(images), rtol=1e-4, atol=1e-5)

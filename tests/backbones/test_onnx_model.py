@@ -10,7 +10,7 @@ pytest.importorskip("onnxruntime", exc_type=ImportError)
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from tpn.backbones._pretrained import find_weights  # noqa: E402
-from tpn.backbones.efficientnet_lite import CONTRAST, GREY, EfficientNetLite0  # noqa: E402
+from tpn.backbones.efficientnet_lite import EfficientNetLite0  # noqa: E402
 from tpn.backbones.onnx_efficientnet import as_onnx  # noqa: E402
 from tpn.backbones.onnx_model import OnnxInput, OnnxModel  # noqa: E402
 from tpn.errors import TPNError  # noqa: E402
@@ -137,7 +137,9 @@ def test_files_that_are_no_models(tmp_path):
 
 def test_efficientnet_is_the_same_by_onnxruntime():
     network = EfficientNetLite0(weights=find_weights("efficientnet-lite0")).eval().requires_grad_(False)
-    made = OnnxModel(as_onnx(network), OnnxInput(mean=(GREY,) * 3, std=(CONTRAST,) * 3))
-    images = torch.nn.functional.interpolate(IMAGES[:2], (224, 224), mode="bicubic").clip(0, 1)
-    own = network.features(images)
-    torch.testing.assert_close(made(images), own, rtol=1e-4, atol=1e-4)
+    made = OnnxModel(as_onnx(network))
+    pixels = torch.nn.functional.interpolate(IMAGES[:2], (224, 224), mode="bicubic").clip(0, 1).mul(255).round()
+    own = network.features(pixels / 255)
+    torch.testing.assert_close(made(pixels / 255), own, rtol=1e-4, atol=1e-4)
+    as_bytes = pixels.permute(0, 2, 3, 1).contiguous().to(torch.uint8).numpy()
+    np.testing.assert_allclose(made.embed_pixels(as_bytes), own.numpy(), rtol=1e-4, atol=1e-4)

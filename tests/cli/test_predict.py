@@ -185,3 +185,9 @@ def test_a_labelling_is_saved_and_applied_to_new_images(place, capsys, monkeypat
     (place / "saved.tpn").write_bytes(content[:-100])
     assert "damaged" in refused("predict", "--labelling", "saved.tpn", *FILES)
     assert "--support" in refused("predict", *FILES)
+
+
+def test_with_a_shipped_run_the_better_network_is_named(place, capsys):
+    """It is small: photographs of fruit were right half of the time, with confidence."""
+    _, notes = results(capsys, "mini-conv4", *FILES, "--support", "support")
+    assert "leave out the run" in notes

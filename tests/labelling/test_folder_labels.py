@@ -59,9 +59,9 @@ def test_a_table_of_many_classes_is_short():
 
 def test_second_guesses_and_contradicted_labels_are_told(tmp_path):
     made = replace(
-        outcome(["a.png", "b.png"], [0, 1], given=[True, False], confidence=[1, 0.6]),
-        second=np.array([-1, 0]),
-        second_confidence=np.array([0, 0.3]),
+        outcome(["a.png", "b.png", "c.png"], [0, 1, 1], given=[True, False, False], confidence=[1, 0.6, 0.2]),
+        second=np.array([-1, 0, 0]),
+        second_confidence=np.array([0, 0.3, 0.1]),
         contradicted=[("a.png", "cat", "dog", 0.93)],
         unfamiliar=1,
     )
@@ -70,7 +70,8 @@ def test_second_guesses_and_contradicted_labels_are_told(tmp_path):
         "second_confidence": 0.3,
     }  # fmt: skip
     assert "a.png: cat, seems dog (93 %)" in str(made)
-    assert "1 image may be of none of the classes" in str(made)
+    assert "1 image has a confidence below 50 %, 1 of them unlike all classes. Label a few" in str(made)
+    assert "confidence below" not in str(replace(made, kept=made.confidence >= 0.5)), "they are left out already"
     assert made.to_dict()["check_these"] == [{"path": "a.png", "label": "cat", "seems": "dog", "probability": 0.93}]
 
 

@@ -1,6 +1,7 @@
 """The ONNX packages, which are optional, and files in that format."""
 
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,11 @@ def has_onnxruntime() -> bool:
     except ImportError:
         return False
     return True
+
+
+def onnxruntime_is_installed() -> bool:
+    """Return whether the packages that run and change ONNX models are installed, without loading them."""
+    return find_spec("onnxruntime") is not None and find_spec("onnx") is not None
 
 
 def import_onnx() -> Any:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from tpn.backbones._normalisation import Normalisation
 from tpn.backbones._onnx_files import import_onnx
 from tpn.backbones.efficientnet_lite import Convolution, ConvolutionReLU6, EfficientNetLite, InvertedResidual
 
@@ -13,9 +14,9 @@ OPSET, IR = 17, 9
 
 
 def as_onnx(network: EfficientNetLite) -> bytes:
-    """Return the network as an ONNX model, for normalised images of its own size."""
+    """Return the network as an ONNX model, for the pixels (bytes, channels last) of images of its own size."""
     graph = _Graph()
-    maps, side = "images", network.image_size
+    maps, side = graph.normalise(network.normalise), network.image_size
     for block in network.blocks:
         if isinstance(block, InvertedResidual):
             inner = maps
@@ -49,6 +50,14 @@ class _Graph:
         self.nodes.append(self.onnx.helper.make_node(operation, inputs, [output], **attributes))
         return output
 
+    def normalise(self, normalisation: Normalisation) -> str:
+        """Add what turns pixels into normalised images; return its output."""
+        mean, factor = 255 * normalisation.mean, normalisation.factor / 255
+        mean, factor = (self.constant(values.cpu().numpy()) for values in (mean, factor))
+        first = self.add("Transpose", ["images"], perm=[0, 3, 1, 2])
+        values = self.add("Cast", [first], to=self.onnx.TensorProto.FLOAT)
+        return self.add("Mul", [self.add("Sub", [values, mean]), factor])
+
     def convolve(self, maps: str, step: Convolution, side: int, relu6: bool) -> tuple[str, int]:
         """Add a convolution with the padding that it has for maps of this side; return its output and that's side."""
         layer = step.convolution
@@ -65,7 +74,8 @@ class _Graph:
 
     def model(self, output: str, image_size: int, width: int) -> bytes:
         helper, float32 = self.onnx.helper, self.onnx.TensorProto.FLOAT
-        images = helper.make_tensor_value_info("images", float32, ["image", 3, image_size, image_size])
+        shape = ["image", image_size, image_size, 3]
+        images = helper.make_tensor_value_info("images", self.onnx.TensorProto.UINT8, shape)
         features = helper.make_tensor_value_info(output, float32, ["image", width])
         graph = helper.make_graph(self.nodes, "EfficientNet-Lite", [images], [features], self.tensors)
         raw: bytes = helper.make_model(

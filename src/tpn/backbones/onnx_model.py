@@ -66,23 +66,29 @@ class OnnxModel:
     def __call__(self, images: Float[Tensor, "image 3 size size"]) -> Float[Tensor, "image feature"]:
         values = images.cpu().numpy()
         if self.type is np.uint8:
-            return torch.from_numpy(self._run_all(np.rint(values * 255).astype(np.uint8)))
-        return torch.from_numpy(self._run_all(((values - self.mean) / self.std).astype(self.type)))
+            prepared = np.rint(values * 255).astype(np.uint8)
+        else:
+            prepared = ((values - self.mean) / self.std).astype(self.type)
+        return torch.from_numpy(self._run_all(self._laid_out(prepared)))
 
     def embed_pixels(self, pixels: UInt8[np.ndarray, "image size size 3"]) -> Float[np.ndarray, "image feature"]:
         """Embed decoded images: the same as a call with floating-point images, without converting them twice."""
+        if self.type is np.uint8 and self.layout == "nhwc":
+            return self._run_all(pixels)
         values: np.ndarray = np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))  # while they are bytes, which is cheap
         if self.type is not np.uint8:
             values = values.astype(np.float32)
             values *= (1 / 255) / self.std
             values -= self.mean / self.std
             values = values.astype(self.type, copy=False)
-        return self._run_all(values)
+        return self._run_all(self._laid_out(values))
+
+    def _laid_out(self, values: np.ndarray) -> np.ndarray:
+        """Return images of the shape (images, channels, height, width) in the model's layout."""
+        return values.transpose(0, 2, 3, 1) if self.layout == "nhwc" else values
 
     def _run_all(self, values: np.ndarray) -> np.ndarray:
-        """Run the model on prepared images of the shape (images, channels, height, width)."""
-        if self.layout == "nhwc":
-            values = values.transpose(0, 2, 3, 1)
+        """Run the model on prepared images in its layout."""
         step = self.batch or max(len(values), 1)
         rows = [self._run(values[start : start + step]) for start in range(0, len(values), step)]
         return np.concatenate(rows)

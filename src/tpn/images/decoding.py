@@ -23,6 +23,8 @@ DETAIL = 4
 """A large image is reduced to at least this many times the size that it is resized to."""
 PRINTING = {"TIFF"}
 """Formats whose decoder prints on standard error what is wrong with an image."""
+USUAL = {"JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF"}
+"""Formats that are tried first: each begins with bytes of its own."""
 NOT_DECODED = {"EPS", "WMF", "BUFR", "GRIB", "HDF5", "FITS", "MPEG"}
 """Formats that Pillow passes to other programs, or only recognises."""
 
@@ -71,15 +73,22 @@ def opened(content: bytes, size: int, keep_aspect: bool = False) -> Iterator[Ima
                 image.draft(None, (2 * size, 2 * size))  # JPEG can skip detail that resizing would remove
                 with pixel_budget.share(image.width * image.height), _quietly(image.format):
                     if image.width * image.height > LARGE:
-                        yield ImageOps.exif_transpose(_reduced(image, size, keep_aspect))
+                        yield _upright(_reduced(image, size, keep_aspect))
                     else:
-                        yield in_colour(ImageOps.exif_transpose(image))
+                        image.load()
+                        yield in_colour(_upright(image))
     except NotAnImage:
         raise
     except MemoryError as failure:
         raise NotAnImage("there is not enough memory to decode it") from failure
     except Exception as failure:  # Pillow's decoders raise errors of all kinds
         raise NotAnImage(f"it cannot be read as an image ({_reason(failure)})") from failure
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    """Turn an image as its camera was held; without such a remark, return it as it is rather than a copy."""
+    turned = image.getexif().get(ExifTags.Base.Orientation, 1) != 1
+    return ImageOps.exif_transpose(image) if turned else image
 
 
 def _quietly(form: str | None) -> AbstractContextManager[None]:
@@ -132,14 +141,17 @@ def scale(pixels: UInt8[np.ndarray, "height width 3"], size: int) -> Pixels:
 
 
 def in_colour(image: Image.Image, white: float | None = None) -> Image.Image:
-    """Convert an image of any mode to 8-bit RGB. `white` is the value of white, if it is a tile of an image."""
+    """Convert an image of any mode to 8-bit RGB; one that is so already is returned itself.
+
+    `white` is the value of white, if it is a tile of an image.
+    """
     if _is_deep(image):
         return Image.fromarray(_to_8_bits(image, _white(image) if white is None else white)).convert("RGB")
     if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
         layer = image.convert("RGBA")
         paper = Image.new("RGBA", layer.size, "white")
         return Image.alpha_composite(paper, layer).convert("RGB")
-    return image.convert("RGB")
+    return image if image.mode == "RGB" else image.convert("RGB")
 
 
 def _is_deep(image: Image.Image) -> bool:
@@ -167,9 +179,9 @@ def _to_8_bits(image: Image.Image, white: float) -> UInt8[np.ndarray, "height wi
 
 @cache
 def formats() -> tuple[str, ...]:
-    """Return the formats that can be decoded."""
+    """Return the formats that can be decoded, in the order in which they are tried."""
     Image.init()
-    return tuple(sorted(set(Image.OPEN) - NOT_DECODED))
+    return tuple(sorted(set(Image.OPEN) - NOT_DECODED, key=lambda name: (name not in USUAL, name)))
 
 
 @cache

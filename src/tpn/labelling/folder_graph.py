@@ -19,6 +19,11 @@ from tpn.semi_supervised.label_propagator import LabelPropagator
 
 FORMAT = 1
 DESCRIPTION, ARRAYS, MAP, GRAPH = "folder-graph.json", "points.npz", "map.npz", "graph"
+OF_THE_GRAPH = ("n_neighbors", "length_scale", "metric", "search")
+"""Parameters of LabelPropagator that a graph depends on."""
+DEFAULTS: dict[str, Any] = {}
+GRAPHS = "graphs"
+"""The folder in the cache that holds graphs of folders."""
 
 
 @dataclass
@@ -39,13 +44,20 @@ class FolderGraph:
     def build(cls, features: np.ndarray, rows: np.ndarray, n_jobs: int, complete: bool) -> "FolderGraph":
         """Scale the features of these images, and connect each with its neighbours."""
         points = FeatureScaler().fit_transform(features[rows])
+        graph = cls.of_points(points, rows, {"n_jobs": n_jobs}, complete)
+        graph.engine.connect()
+        return graph
+
+    @classmethod
+    def of_points(
+        cls, points: np.ndarray, rows: np.ndarray, parameters: dict[str, Any], complete: bool = True
+    ) -> "FolderGraph":
+        """Return a graph of scaled features, with parameters of LabelPropagator; the first labels connect it."""
         neighbours = groups = None
         if complete:
-            squares, neighbours = find_neighbours(points, n_jobs)
+            squares, neighbours = find_neighbours(points, parameters.get("n_jobs"))
             groups = near_duplicates(squares, neighbours, points.shape[1])
-        engine = Engine(points, {"n_jobs": n_jobs}, groups)
-        engine.connect()
-        return cls(rows, points, engine, neighbours)
+        return cls(rows, points, Engine(points, parameters, groups), neighbours)
 
 
 class KeptGraph:
@@ -54,15 +66,16 @@ class KeptGraph:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def open(self, source: str, n_jobs: int) -> FolderGraph | None:
-        """Return the graph that was made from this source by this version's settings, if there is one."""
+    def open(self, source: str, n_jobs: int, parameters: dict[str, Any] = DEFAULTS) -> FolderGraph | None:
+        """Return the graph that was made from this source with these parameters, if there is one."""
         try:
-            if read_json(self.folder / DESCRIPTION) != _description(source):
+            if read_json(self.folder / DESCRIPTION) != _description(source, parameters):
                 return None
             kept = _read(self.folder / ARRAYS)
             groups = kept.get("groups")
-            model = LabelPropagator.from_graph(self.folder / GRAPH, n_jobs=n_jobs)
-            engine = Engine(kept["points"], {"n_jobs": n_jobs}, groups, model)
+            others = {name: value for name, value in parameters.items() if name not in OF_THE_GRAPH}
+            model = LabelPropagator.from_graph(self.folder / GRAPH, **{**others, "n_jobs": n_jobs})
+            engine = Engine(kept["points"], {**parameters, "n_jobs": n_jobs}, groups, model)
             return FolderGraph(kept["rows"], kept["points"], engine, kept["neighbours"], self._places(source, kept))
         except (TPNError, OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
             return None
@@ -85,12 +98,17 @@ class KeptGraph:
         if graph.engine.groups is not None:
             arrays["groups"] = graph.engine.groups
         _write(self.folder / ARRAYS, arrays)
-        write_json(self.folder / DESCRIPTION, _description(source))
+        write_json(self.folder / DESCRIPTION, _description(source, graph.engine.options))
 
     def save_map(self, source: str, places: np.ndarray) -> None:
         """Keep the map of the graph, which is drawn later."""
         make_folder(self.folder)
         _write(self.folder / MAP, {"places": places, "source": np.array(source)})
+
+
+def graph_folder(cache: Path, folder: Path, network_key: str) -> Path:
+    """Return where the cache keeps the graph of a folder by a network: one of each, the last."""
+    return cache / GRAPHS / hashlib.sha256(f"{network_key}\0{folder}".encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 def source_of_files(network_key: str, folder: Path, names: Sequence[str]) -> str:
@@ -108,10 +126,11 @@ def source_of_features(features: np.ndarray) -> str:
     return digest.hexdigest()
 
 
-def _description(source: str) -> dict[str, Any]:
-    parameters = {name: value for name, value in LabelPropagator().get_params().items() if name != "n_jobs"}
+def _description(source: str, parameters: dict[str, Any]) -> dict[str, Any]:
+    model = LabelPropagator(**parameters)
+    settings = {name: getattr(model, name) for name in OF_THE_GRAPH}
     scaling = FeatureScaler().get_params()
-    return {"format": FORMAT, "source": source, "settings": parameters, "scaling": scaling, "neighbours": NEIGHBOURS}
+    return {"format": FORMAT, "source": source, "settings": settings, "scaling": scaling, "neighbours": NEIGHBOURS}
 
 
 def _write(file: Path, arrays: dict[str, np.ndarray]) -> None:

@@ -14,6 +14,8 @@ from tpn.results import Result
 from tpn.text import as_text, counted, printable
 
 MOST_CLASSES_SHOWN = 20
+UNSURE = 0.5
+"""Below this confidence, images of none of the classes are frequent."""
 COLUMNS = ("path", "label", "confidence", "source", "guess", "second_guess", "second_confidence")
 
 
@@ -173,10 +175,10 @@ class FolderLabels(Result):
         if len(self.classes) > MOST_CLASSES_SHOWN:
             lines.append(f"… and {counted(len(self.classes) - MOST_CLASSES_SHOWN, 'more classes')}")
         lines.append(self.totals())
-        if self.unfamiliar:
+        if doubt := self.doubt():
             lines.append(
-                f"{counted(self.unfamiliar, 'images')} may be of none of the classes: label a few of them as a class "
-                "of their own, such as other, or leave out the doubtful with --min-confidence 0.5."
+                f"{doubt}. Label a few of those that are of none of the classes as a class of their own, such as "
+                f"other, or leave out the doubtful with --min-confidence {UNSURE}."
             )
         if self.contradicted:
             lines.append("Check these labels, which all others contradict:")
@@ -185,6 +187,14 @@ class FolderLabels(Result):
                 for path, label, other, sure in self.contradicted[:MOST_CLASSES_SHOWN]
             ]
         return "\n".join([*lines, *self._next()])
+
+    def doubt(self) -> str:
+        """Return how many of the labels that were found are doubtful, in words; images of no class are among them."""
+        unsure = int((self.kept & ~self.given & (self.confidence < UNSURE)).sum())
+        if not unsure:
+            return ""
+        unlike = f", {min(self.unfamiliar, unsure):,} of them unlike all classes" if self.unfamiliar else ""
+        return f"{counted(unsure, 'images have')} a confidence below {100 * UNSURE:.0f} %{unlike}"
 
     def _next(self) -> list[str]:
         return ["To label next:", *(f"  {printable(path)}" for path in self.suggestions)] if len(self.suggested) else []

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tpn.backbones._onnx_files import has_onnxruntime
+from tpn.backbones._onnx_files import onnxruntime_is_installed
 from tpn.backbones._pretrained import DEFAULT, PRETRAINED, Pretrained, at_hand, find_pretrained, is_pretrained
 from tpn.progress import say
 
@@ -27,7 +27,7 @@ def name_network(wanted: str | None, name: str) -> None:
 
 def is_usable(network: Pretrained, cache: Path | None = None) -> bool:
     """Return whether a network can be used without fetching or installing anything."""
-    return at_hand(network.name, cache) is not None and (network.kind != "onnx" or has_onnxruntime())
+    return at_hand(network.name, cache) is not None and (network.kind != "onnx" or onnxruntime_is_installed())
 
 
 def published_key(name: str) -> str | None:

@@ -45,7 +45,7 @@ def make_page(labels: FolderLabels) -> str:
             {**_figure(labels, index, thumbnails), "seems": f"{other} ({100 * sure:.0f} %)", "given": label}
             for index, (_, label, other, sure) in zip(doubted, contradicted, strict=True)
         ],
-        unfamiliar=counted(labels.unfamiliar, "images") if labels.unfamiliar else "",
+        doubt=labels.doubt(),
         classes=[_section(labels, class_, indices, thumbnails) for class_, indices in examples.items()],
         more_classes=counted(len(labels.classes) - MOST_CLASSES, "more classes are")
         if len(labels.classes) > MOST_CLASSES

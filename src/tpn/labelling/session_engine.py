@@ -70,6 +70,11 @@ class Engine:
         unreached = np.asarray(model.unreached_)
         return Guesses(best, probability, confidence, np.asarray(model.familiarity_), given, unreached)
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether the graph has been built."""
+        return self._model is not None
+
     def connect(self) -> None:
         """Build the graph now, so that the first labels need not wait for it."""
         if self._model is None and len(self.points) > 1:

@@ -1,14 +1,13 @@
 """The labels of a folder from those of a few images: guesses, suggestions and checks, as one result."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from tpn.labelling.folder_graph import FolderGraph
 from tpn.labelling.folder_labels import FolderLabels
 from tpn.labelling.session_checks import Check, check_labels
-from tpn.labelling.session_engine import Engine, Guesses
-from tpn.labelling.session_neighbours import find_neighbours, near_duplicates
+from tpn.labelling.session_engine import Guesses
 from tpn.labelling.suggestions import suggest, suggest_first
 
 UNFAMILIAR = 0.5
@@ -20,8 +19,7 @@ def label_images(
     names: list[str],
     labels: dict[str, str],
     none: set[str],
-    points: np.ndarray,
-    parameters: dict[str, Any],
+    graph: FolderGraph,
     number: int,
     max_per_class: int | None,
 ) -> FolderLabels:
@@ -37,10 +35,8 @@ def label_images(
         The labels that are known.
     none : set of str
         Images that are of none of the classes.
-    points : ndarray of shape (n_images, n_features)
-        Scaled features.
-    parameters : dict
-        Parameters of LabelPropagator.
+    graph : FolderGraph
+        The images as points of a graph.
     number : int
         How many suggestions are wanted.
     max_per_class : int, optional
@@ -50,8 +46,7 @@ def label_images(
     place = {class_: index for index, class_ in enumerate(classes)}
     outside = len(classes)  # the code of images of none of the classes
     codes = np.array([place[labels[name]] if name in labels else outside if name in none else -1 for name in names])
-    groups = near_duplicates(*find_neighbours(points, parameters.get("n_jobs")), points.shape[1])
-    engine = Engine(points, parameters, groups)
+    points, engine, groups = graph.points, graph.engine, graph.engine.groups
     guesses = engine.guess(codes)
     if guesses is None:
         chosen = suggest_first(points, number, groups)

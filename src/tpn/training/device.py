@@ -14,10 +14,10 @@ from tpn.methods._config import ClassifierConfig
 from tpn.methods._method import Method
 from tpn.methods._registry import find_method
 from tpn.runs.config import RunConfig
+from tpn.thread_count import check_threads
 from tpn.training.distributed import ALONE, CPU, Processes
 
 Precision: TypeAlias = Literal["auto", "float32", "bfloat16", "float16"]
-MOST_THREADS = 1024
 WORTH_COMPILING = 2e8
 """Training pixels from which on compiling pays: some 300 episodes of 100 images of 84x84 pixels. On two cores it saves
 3 ms per image of that size, and takes half a minute the first time, a few seconds from then on."""
@@ -74,8 +74,7 @@ ON_CPU = Execution()
 @contextmanager
 def computing(threads: int | None = None, device: str = "auto") -> Iterator[torch.device]:
     """Use this number of CPU threads inside this block; yield the device of this name."""
-    if threads is not None and not 1 <= threads <= MOST_THREADS:
-        raise TPNError(f"--threads must be at least 1 and at most {MOST_THREADS}, not {threads}.")
+    check_threads(threads)
     found = find_device(device)
     before, tf32 = torch.get_num_threads(), torch.backends.cudnn.allow_tf32
     if threads is not None:

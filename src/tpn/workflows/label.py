@@ -16,6 +16,7 @@ from tpn.labelling.folder_labels import FolderLabels
 from tpn.labelling.label_lists import label_files
 from tpn.progress import showing
 from tpn.text import printable
+from tpn.thread_count import check_threads
 from tpn.workflows.keywords import build, refuse_unknown, takes
 from tpn.workflows.label_options import LabelOptions
 
@@ -69,84 +70,72 @@ def label_folder(folder: str | Path, *, progress: bool = True, **options: Any) -
         read = [*(label_files(settings.labels) or ()), *([Path(own_features)] if own_features is not None else [])]
         outputs.check(read, settings.force)
         check_saving(settings)
+        check_computing(settings)
 
-        # torch, which these need, is loaded only now: what was refused above was refused at once
-        from tpn.images.cache_folder import cache_folder
-        from tpn.labelling.embedding import embed
-        from tpn.labelling.features import features_for
         from tpn.labelling.labelled_folder import find_images, read_known_labels
-        from tpn.labelling.network_choice import name_network
-        from tpn.labelling.networks import check_learned_scales, find_network
-        from tpn.labelling.saved_labelling import Labelling
         from tpn.labelling.session_guesses import label_images
-        from tpn.semi_supervised.feature_scaling import FeatureScaler
-        from tpn.training.device import computing
+        from tpn.workflows.label_graph import connect_images
 
-        with computing(settings.threads, settings.device) as device:
-            images = find_images(Path(folder))
-            outputs.check_apart_from(images.path, images.names, settings.force)
-            with opened_session(images.path, settings) as session:
-                needed = settings.suggest == 0 and session is None
-                read_known_labels(images, settings.labels, needed)
-                none = take_session(images, session, settings)
-            if settings.length_scale == "learned":
-                check_learned_scales(settings.backbone if settings.features is None else None)
+        images = find_images(Path(folder))
+        outputs.check_apart_from(images.path, images.names, settings.force)
+        with opened_session(images.path, settings) as session:
+            needed = settings.suggest == 0 and session is None
+            read_known_labels(images, settings.labels, needed)
+            none = take_session(images, session, settings)
+        connected = connect_images(images, settings)
+        names = connected.names
+        for sentence in images.problems.sentences:
+            warnings.warn(sentence, TPNWarning, stacklevel=2)
 
-            if settings.features is not None:
-                backbone, key = str(own_features) if own_features is not None else "features", ""
-                names, features = features_for(settings.features, images.names, images.problems)
-            else:
-                network = find_network(settings, device, settings.cache)
-                backbone, cache = network.name, cache_folder(settings.cache)
-                names, features = embed(images.path, images.names, network, cache, device, images.problems)
-                name_network(settings.backbone, network.name)
-                key = network.key
-            for sentence in images.problems.sentences:
-                warnings.warn(sentence, TPNWarning, stacklevel=2)
-
-            parameters: dict[str, Any] = {
-                "n_neighbors": settings.neighbours,
-                "alpha": "auto" if settings.alpha is None else settings.alpha,
-                "rounds": settings.rounds,
-                "class_prior": "estimated" if settings.class_prior == "estimated" else None,
-                "n_jobs": settings.threads or -1,
-            }
-            if settings.length_scale == "learned":
-                # a TPN divides features by its length scales: W = exp(-d²/2D) of them is its equation (2)
-                points, parameters["length_scale"] = features, (2 * features.shape[1]) ** 0.5
-            else:
-                points = FeatureScaler().fit_transform(features)
-
-            labels = {name: images.labels[name] for name in names if name in images.labels}
-            classes = set(labels.values()) | ({"none of the classes"} if none & set(names) else set())
-            if len(classes) < 2 and not (settings.suggest and not labels):
-                raise TPNError(
-                    f"Of the images that can be read, {'those of one class only' if classes else 'none'} have labels: "
-                    "there must be labelled images of at least two classes."
-                )
-            found = label_images(
-                images.path, names, labels, none, points, parameters, settings.suggest, settings.max_per_class
+        labels = {name: images.labels[name] for name in names if name in images.labels}
+        classes = set(labels.values()) | ({"none of the classes"} if none & set(names) else set())
+        if len(classes) < 2 and not (settings.suggest and not labels):
+            raise TPNError(
+                f"Of the images that can be read, {'those of one class only' if classes else 'none'} have labels: "
+                "there must be labelled images of at least two classes."
             )
-            if found.unreached:
-                warnings.warn(
-                    f"No label reaches {found.unreached:,} of {len(names):,} images on the graph: their labels are "
-                    "those of the linear model alone. More --neighbours connect more images.",
-                    TPNWarning,
-                    stacklevel=2,
-                )
-            found = replace(
-                found,
-                title=printable(str(folder)),
-                kept=found.kept & (found.given | (found.confidence >= settings.min_confidence)),
-                backbone=backbone,
-                files=outputs.files,
+        found = label_images(
+            images.path, names, labels, none, connected.graph, settings.suggest, settings.max_per_class
+        )
+        connected.keep()
+        if found.unreached:
+            warnings.warn(
+                f"No label reaches {found.unreached:,} of {len(names):,} images on the graph: their labels are "
+                "those of the linear model alone. More --neighbours connect more images.",
+                TPNWarning,
+                stacklevel=2,
             )
-            if settings.save is not None:
-                given = np.where(found.given, found.predicted, -1)
-                del parameters["n_jobs"]
-                Labelling(features, given, found.classes, backbone, key, parameters).save(settings.save)
-            outputs.write(found)
+        found = replace(
+            found,
+            title=printable(str(folder)),
+            kept=found.kept & (found.given | (found.confidence >= settings.min_confidence)),
+            backbone=connected.backbone,
+            files=outputs.files,
+        )
+        if settings.save is not None:
+            from tpn.labelling.saved_labelling import Labelling
+
+            assert connected.features is not None
+            given = np.where(found.given, found.predicted, -1)
+            parameters = {name: value for name, value in connected.graph.engine.options.items() if name != "n_jobs"}
+            Labelling(connected.features, given, found.classes, connected.backbone, connected.key, parameters).save(
+                settings.save
+            )
+        outputs.write(found)
     return replace(found, seconds=time.perf_counter() - start)
+
+
+def check_computing(settings: LabelOptions) -> None:
+    """Refuse a number of threads or a device that cannot be used, and length scales that nothing has learned."""
+    check_threads(settings.threads)
+    if settings.device not in ("auto", "cpu"):
+        from tpn.training.device import find_device
+
+        find_device(settings.device)
+    if settings.length_scale == "learned":
+        from tpn.labelling.networks import check_learned_scales
+
+        check_learned_scales(settings.backbone if settings.features is None else None)
 
 
 def check_saving(settings: LabelOptions) -> None:

@@ -20,16 +20,18 @@ from tpn.labelling.labelled_folder import find_images
 from tpn.labelling.network_choice import name_network
 from tpn.labelling.networks import find_network
 from tpn.labelling.saved_labelling import load_labelling
-from tpn.progress import showing
+from tpn.progress import say, showing
 from tpn.results import Result
 from tpn.runs.folder import find_run
 from tpn.runs.loading import load_run
+from tpn.runs.shipped import SHIPPED, run_folder
 from tpn.text import printable
 from tpn.training.device import computing
 from tpn.workflows.keywords import build, refuse_unknown, takes
 from tpn.workflows.predict_options import PredictOptions
 
 PathLike: TypeAlias = str | os.PathLike[str]
+BETTER = "For photographs leave out the run: then the best network at hand embeds them, as in `tpn label`."
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,8 @@ def predict(
             return _by_network(files, support_classes(support), settings, device)
         found = find_run(run)
         config = found.read_config()
+        if run_folder(run).parent == SHIPPED:
+            say(f"{os.fspath(run)} is a small network for studies. {BETTER}")
         method = load_run(found, config).to(device)
         classes = support_classes(support)
         paths, images = readable_images(files, config.image_size)
