@@ -19,7 +19,7 @@ INTRODUCTION = """# What we measured
 
 Every table below was made by the `tpn paper` command above it, from real trainings and tests: accuracies on classes
 not seen in training, with their uncertainty. The accuracy of each test episode is in the files in
-`FOLDER/results`. Budgets, and differences from the paper, are described in [Reproduce the paper](how-to/reproduce-the-paper.md).
+`FOLDER/results`. [Reproduce the paper](how-to/reproduce-the-paper.md) describes budgets and differences from the paper.
 """
 UNTIL = "## Learning curves"
 

@@ -3,9 +3,10 @@
     python -m scripts.run_pages docs/tutorials/*.md            # says where they differ
     python -m scripts.run_pages docs/tutorials/*.md --write    # writes what they print into the pages
 
-Blocks of a page run in its order, in one empty folder. A `python` block runs in the namespace of its page; a `text` block
-after it is what it prints. In a `console` block, lines that begin with `$ ` are commands, and the lines after them what
-they print. Numbers may differ, and a line with nothing but `…` stands for any lines.
+Blocks of a page run in its order, in one empty folder. A `python` block runs in the namespace of its page; a `text`
+block after it is what it prints. In a `console` block, lines that begin with `$ ` are commands, and the lines after them
+what they print. Numbers may differ, and a line with nothing but `…` stands for any lines. A line of Python in a comment,
+`<!-- run: … -->`, prepares what a reader has already, such as a folder of pictures.
 """
 
 import argparse
@@ -25,7 +26,7 @@ from typing import Any
 from tpn.cli import main as tpn_command
 from tpn.progress import showing
 
-BLOCK = re.compile(r"^```(python|console|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^(?:```(python|console|text)\n(.*?)^```|<!-- run: (.*?) -->)$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"[-+−]?\d[\d.,:]*")
 SKIPPED_LINES = "…"
 
@@ -47,15 +48,19 @@ class Page:
     """What the last python block printed."""
 
 
-def run_page(file: Path, change: Change = str, blocks: slice = slice(None)) -> str:
+def run_page(file: Path, change: Change = str) -> str:
     """Run the examples of a page in the current folder; return the page with what they print now.
 
-    `change` may change the source of an example before it runs, for instance to make a training shorter.
+    `change` may change the source of an example before it runs, for instance to make a training shorter; what such a
+    command prints is then left as it is.
     """
     page = Page(file, file.read_text(encoding="utf-8"))
     made, end = [], 0
-    for block in list(BLOCK.finditer(page.text))[blocks]:
-        kind, body = block.groups()
+    for block in BLOCK.finditer(page.text):
+        kind, body, preparation = block.groups()
+        if preparation:
+            _run_python(page, preparation)
+            continue
         made += [page.text[end : block.start()], f"```{kind}\n{_run_block(page, kind, body, change)}```"]
         end = block.end()
     return "".join([*made, page.text[end:]])
@@ -78,10 +83,12 @@ def _run_block(page: Page, kind: str, body: str, change: Change) -> str:
     if kind == "text":
         printed, page.printed = page.printed or body, ""
         return printed
-    return "".join(
-        f"$ {command}\n{_run_command(page, change(command.replace(chr(92) + chr(10), ' ')))}"
-        for command, _ in commands(body)
-    )
+    made = []
+    for command, said in commands(body):
+        changed = change(command)
+        printed = _run_command(page, changed.replace("\\\n", " "))
+        made.append(f"$ {command}\n{printed if changed == command else said}")
+    return "".join(made)
 
 
 def commands(body: str) -> Iterator[tuple[str, str]]:
@@ -120,7 +127,7 @@ def check_page(file: Path, change: Change = str) -> None:
     said = file.read_text(encoding="utf-8")
     made = run_page(file, change)
     for before, now in zip(BLOCK.finditer(said), BLOCK.finditer(made), strict=True):
-        if before.group(1) == "python":
+        if before.group(1) in ("python", None):
             continue
         shown = [(before.group(2), now.group(2))]
         if before.group(1) == "console":

@@ -19,6 +19,7 @@ from scripts.site_reference import command_reference, settings_reference
 ROOT = Path(__file__).parents[1]
 INCLUDE = re.compile(r"^<!-- include: (\S+) -->$", re.MULTILINE)
 LINK = re.compile(r"\[([^\]]*)\]\(([^)#:\s]+)(#[^)]*)?\)")
+FIGURE = re.compile(r"(!\[[^\]]*\]\(docs/images/figures/[\w-]+)-light\.svg\)")
 EQUATION = re.compile(r'<(span|div) class="arithmatex">(?:\\\((.*?)\\\)|\\\[(.*?)\\\])</\1>', re.DOTALL)
 
 
@@ -38,7 +39,8 @@ def on_page_content(page_html: str, **_: Any) -> str:
 
 def included(file: Path) -> str:
     """Return a file of the repository, its links into docs/ as links of the site and all others as plain text."""
-    return LINK.sub(_site_link, file.read_text(encoding="utf-8"))
+    text = FIGURE.sub(r"\1-light.svg#only-light)\1-dark.svg#only-dark)", file.read_text(encoding="utf-8"))
+    return LINK.sub(_site_link, text)
 
 
 def rendered(match: re.Match[str]) -> str:
