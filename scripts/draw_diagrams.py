@@ -1,6 +1,7 @@
 """The diagrams of the documentation: the pipeline, and the map of the journeys. Plain SVG, without measurements."""
 
 import ast
+from functools import cache
 from html import escape
 from pathlib import Path
 
@@ -112,6 +113,7 @@ def folders_of(journey: str) -> tuple[set[str], set[str]]:
     return direct, {file.relative_to(SOURCE).parts[0] for file in seen}
 
 
+@cache
 def imported(file: Path) -> set[str]:
     """Return the modules of tpn that a file imports when it runs."""
     tree = ast.parse(file.read_text(encoding="utf-8"))

@@ -18,13 +18,13 @@ import tpn
 from benchmarks.labelling import vectors
 from scripts.figure_style import Look, figure, legend, tidy
 
-CLASSES, EACH, SEEDS = 20, 60, 5
+CLASSES, EACH, SEEDS = 20, 40, 5
 LABELS = (1, 2, 3, 5, 10, 20)
 AT_ONCE, BINS = 5, 10
 """Labels of each class in the figure of confidence, and its bins."""
 BACKBONE = "efficientnet-lite0"
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000)
-LARGEST_SPREADING, ROUNDS = 30_000, 3
+LARGEST_SPREADING, ROUNDS = 10_000, 3
 OURS, THEIRS, LINEAR = "LabelPropagator", "scikit-learn's LabelSpreading", "logistic regression"
 
 

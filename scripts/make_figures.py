@@ -5,7 +5,7 @@
     python -m scripts.make_figures labelling speed --measure
 
 Measured numbers are kept beside the figures as JSON; without --measure, figures are drawn from them again. `labelling`
-embeds 1,200 drawings, which takes a minute of CPU time; `speed` fits up to 100,000 vectors.
+embeds 800 drawings, which takes a minute of CPU time; `speed` fits up to 100,000 vectors.
 """
 
 import argparse

@@ -4,9 +4,9 @@
     python -m scripts.run_pages docs/tutorials/*.md --write    # writes what they print into the pages
 
 Blocks of a page run in its order, in one empty folder. A `python` block runs in the namespace of its page; a `text`
-block after it is what it prints. In a `console` block, lines that begin with `$ ` are commands, and the lines after them
-what they print. Numbers may differ, and a line with nothing but `…` stands for any lines. A line of Python in a comment,
-`<!-- run: … -->`, prepares what a reader has already, such as a folder of pictures.
+block after it is what it prints. In a `console` block, lines that begin with `$ ` are commands, and the lines after
+them what they print. Numbers may differ, and a line with nothing but `…` stands for any lines. A line of Python in a
+comment, `<!-- run: … -->`, prepares what a reader has already, such as a folder of pictures.
 """
 
 import argparse

@@ -46,7 +46,7 @@ def included(file: Path) -> str:
 def rendered(match: re.Match[str]) -> str:
     """Return an equation as MathML."""
     inline, display = match.group(2), match.group(3)
-    latex = html.unescape(inline if display is None else display).strip()
+    latex = re.sub(r"\\tag\{(\d)\}", r"\\qquad (\1)", html.unescape(inline if display is None else display).strip())
     return convert(latex, display="inline" if display is None else "block")
 
 

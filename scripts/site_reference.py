@@ -69,8 +69,8 @@ def taken_apart(text: str) -> HelpText:
 def command_reference() -> str:
     """Return every command with its arguments and options."""
     parts = []
-    for name, what in COMMANDS.items():
-        parts.append(f"## tpn {name}\n\n{_sentence(what)}")
+    for name in COMMANDS:
+        parts.append(f"## tpn {name}")
         if name == "data":  # explains its sub-commands, in its own form
             parts.append(f"```text\n{help_of(name).strip()}\n```")
         else:
@@ -117,10 +117,6 @@ def _escaped(text: str) -> str:
         piece.replace("|", "\\|") if piece.startswith("`") else re.sub(r"([|<*_\[\]])", r"\\\1", piece)
         for piece in pieces
     )
-
-
-def _sentence(text: str) -> str:
-    return f"{_capital(text)}."
 
 
 def _capital(text: str) -> str:

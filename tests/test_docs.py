@@ -55,9 +55,7 @@ def site(tmp_path_factory) -> Path:
     with FileLock(shared / "site.lock"):
         if not target.is_dir():
             command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(target)]
-            offline = {
-                name: "http://127.0.0.1:9" for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
-            }
+            offline = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
             environment = os.environ | offline | {"NO_MKDOCS_2_WARNING": "1"}
             built = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
             said = built.stdout + built.stderr

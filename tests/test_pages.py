@@ -52,7 +52,7 @@ def test_the_commands_of_the_readme_print_what_it_says(tmp_path, monkeypatch):
     monkeypatch.setenv("TPN_CACHE", str(tmp_path / "cache"))
     check_page(ROOT / "README.md", shorter)
     assert {folder.name for folder in Path("sorted").iterdir()} >= {"banana", "bicycle", "giraffe"}
-    assert Path("runs/protonet/model.safetensors").is_file()
+    assert Path("runs/tpn/model.safetensors").is_file()
 
 
 def test_the_studio_of_the_readme_opens(tmp_path):
@@ -62,9 +62,7 @@ def test_the_studio_of_the_readme_opens(tmp_path):
 
 
 def test_commands_and_experiments_that_the_readme_names_exist():
-    named = {words for words in re.findall(r"`tpn (\w+)", README)} | set(
-        re.findall(r"^\$ tpn (\w+)", README, re.MULTILINE)
-    )
+    named = set(re.findall(r"(?:`|^\$ )tpn (\w+)", README, re.MULTILINE))
     assert {"train", "compare", "label", "studio", "predict"} <= named <= set(COMMANDS)
     experiments = {experiment["name"] for experiment in tpn.list_experiments().rows()}
     assert set(re.findall(r"`tpn paper ([\w-]+)`", README)) <= experiments
