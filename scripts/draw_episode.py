@@ -90,7 +90,6 @@ def draw_embedding(shown: Shown, look: Look) -> Figure:
         axes.plot([], [], "s", color=look.classes[class_], label=name)
     frame_around(axes, shown.places, look)
     legend(axes, look, loc="center left", bbox_to_anchor=(1.0, 0.5), title="labelled", title_fontsize=9)
-    axes.get_legend().get_title().set_color(look.ink)
     return drawn
 
 

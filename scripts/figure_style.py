@@ -77,7 +77,8 @@ def tidy(axes: Any, look: Look) -> None:
 
 def legend(axes: Any, look: Look, **options: Any) -> None:
     """Add a legend in the colours of the look."""
-    axes.legend(labelcolor=look.ink, facecolor=look.paper, edgecolor=look.line, fontsize=9, **options)
+    drawn = axes.legend(labelcolor=look.ink, facecolor=look.paper, edgecolor=look.line, fontsize=9, **options)
+    drawn.get_title().set_color(look.ink)
 
 
 def write_figure(name: str, draw: Callable[[Look], Figure]) -> None:
