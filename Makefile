@@ -1,4 +1,4 @@
-# make setup | run | test | bench | torture | lint      (each installs what it needs)
+# make setup | run | test | bench | torture | lint | docs      (each installs what it needs)
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 RUN    := runs/quickdraw
 FIRST  := runs/quickdraw-pretrained
 
-.PHONY: setup run test pytest bench torture lint style types clean
+.PHONY: setup run test pytest bench torture lint style types docs clean
 
 setup: $(READY)
 
@@ -46,6 +46,10 @@ bench: $(READY)
 # Try to break it: kills, full disks, damaged files, wrong command lines. 20 minutes; the same command goes on.
 torture: $(READY)
 	$(BIN)/python -m torture
+
+# The documentation site, into build/site: open build/site/index.html through a web server (python -m http.server -d build/site).
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,4 +1,4 @@
-"""Train and test every method at the same number of images seen, on the drawings: docs/methods.md.
+"""Train and test every method at the same number of images seen, on the drawings: docs/measurements/methods.md.
 
     python -m scripts.compare_methods RUNS            trains, tests, and prints the table as Markdown
     python -m scripts.compare_methods RUNS --rows tpn protonet

@@ -1,4 +1,4 @@
-"""Compare recipes of training at equal time, on the validation classes: the table of trials in docs/two-stages.md.
+"""Compare recipes of training at equal time, on the validation classes: docs/how-to/two-stages.md.
 
     python -m scripts.compare_recipes runs/recipes --data mini-imagenet:FILE --minutes 10 --threads 1
     python -m scripts.compare_recipes runs/recipes --data mini-imagenet:FILE --minutes 10 --second-stage --init RUN

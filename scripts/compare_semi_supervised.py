@@ -1,4 +1,4 @@
-"""Train and test the four semi-supervised systems on three partitions, with and without distractors: docs/methods.md.
+"""Train and test the four semi-supervised systems on three partitions: docs/measurements/methods.md.
 
     python -m scripts.compare_semi_supervised RUNS    trains, tests, and prints the table as Markdown
 

@@ -19,7 +19,7 @@ INTRODUCTION = """# What we measured
 
 Every table below was made by the `tpn paper` command above it, from real trainings and tests: accuracies on classes
 not seen in training, with their uncertainty. The accuracy of each test episode is in the files in
-[results/results](BESIDE/results). Budgets, and differences from the paper, are described in [paper.md](paper.md).
+`FOLDER/results`. [Reproduce the paper](how-to/reproduce-the-paper.md) describes budgets and differences from the paper.
 """
 UNTIL = "## Learning curves"
 
@@ -39,7 +39,7 @@ def main() -> None:
     pictures = sorted(folder.glob("table1-mini-imagenet-*-paper.png"))
     if pictures:
         sections.insert(0, f"![Table 1, ours and the paper's]({(beside / pictures[0].name).as_posix()})")
-    write_text(options.page, "\n\n".join([INTRODUCTION.strip().replace("BESIDE", beside.as_posix()), *sections]) + "\n")
+    write_text(options.page, "\n\n".join([INTRODUCTION.strip().replace("FOLDER", folder.as_posix()), *sections]) + "\n")
 
 
 def experiment_of(report: Path) -> str:

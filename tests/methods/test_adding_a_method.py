@@ -1,4 +1,4 @@
-"""docs/adding-a-method.md is run as it stands: its example is added, and must pass the tests over all methods."""
+"""docs/how-to/own-method.md is run as it stands: its example is added, and must pass the tests over all methods."""
 
 import importlib.util
 import re
@@ -15,7 +15,7 @@ from tests.tiny import tiny
 from tpn.cli import main
 from tpn.methods import _registry as registry
 
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "adding-a-method.md").read_text()
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "how-to" / "own-method.md").read_text()
 
 
 @pytest.fixture

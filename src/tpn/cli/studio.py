@@ -22,9 +22,9 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 class StudioCommand(StudioOptions):
     """Label a folder of images in the browser, and watch the labels spread.
 
-    A page opens that shows the images and what each of them is likely to be, from no label at all on. Every label that
-    you give propagates to all other images. Labels are kept in the folder's session (.tpn) as you give them: close the
-    page or stop the command at any time, and go on later.
+    A page opens that shows the images and what each of them is likely to be. You can begin without any label; every
+    label that you give propagates to all other images. Labels are kept in the folder's session (.tpn) as you give them:
+    close the page or stop the command at any time, and continue later.
     """
 
     folder: Annotated[Positional[Path], arg(metavar="FOLDER")]

@@ -110,7 +110,10 @@ class Propagating(Method):
         return self.propagate(task)[:, task.n_support : task.n_support + task.n_query]
 
     def loss(self, task: TrainingTask) -> tuple[Float[Tensor, ""], Float[Tensor, "episode query way"]]:
-        """Equation (6): cross-entropy of the softmax of F*, over the support and the queries."""
+        """Equations (5) and (6): cross-entropy of the softmax of F*, over the support and the queries.
+
+        The paper sums over these images; here it is their mean.
+        """
         embedded = self.training_task(task)
         known = task.n_support + task.n_query
         scores = self.propagate(embedded)[:, :known]

@@ -65,6 +65,11 @@ def build_method(name: str, config: Config, dimensions: Dimensions) -> Method:
     return find_method(name)(config, dimensions)
 
 
+def is_built_in(name: str) -> bool:
+    """Whether a method of this name comes with tpn."""
+    return name in _built_in()
+
+
 @cache
 def _built_in() -> frozenset[str]:
     """Return the names of the methods in this folder: one per file without an underscore."""

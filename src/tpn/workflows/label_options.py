@@ -37,7 +37,7 @@ class LabelOptions(NetworkOptions, DeviceOptions, CacheOptions, SessionOptions):
     labels: Annotated[KnownLabels, arg(constructor=tuple[Path, ...], metavar="FILE ...")] = ()
     """The labels that are known: csv files with the columns path (relative to the folder) and label, COCO-style JSON or
     JSON of Label Studio; in Python also a mapping of paths to labels, pairs, or a data frame. Later lists override
-    earlier ones; rows that tpn label wrote as guesses are no labels. By default, labelled images are in a sub-folder
+    earlier ones; rows that tpn label wrote as guesses are not labels. By default, labelled images are in a sub-folder
     for each class, and the others beside these sub-folders or in one called `unlabelled`."""
     session: Flag = False
     """Use the labels of the folder's session, which tpn studio uses too, and keep those of --labels in it."""

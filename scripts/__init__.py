@@ -1,0 +1,1 @@
+"""Scripts that make what ships or is shown: data, weights, measurements, figures, the documentation site."""

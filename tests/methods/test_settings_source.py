@@ -1,0 +1,18 @@
+"""The command line knows the settings of every built-in method without loading torch."""
+
+from dataclasses import fields
+
+import pytest
+
+from tpn.methods._registry import find_method, list_methods
+from tpn.methods._settings_source import settings_class
+from tpn.workflows.keywords import field_docs
+
+
+@pytest.mark.parametrize("name", list_methods())
+def test_settings_read_from_the_source_are_those_of_the_method(name):
+    read, real = settings_class(name), find_method(name).Config
+    assert (read.__name__, read.__doc__) == (real.__name__, real.__doc__)
+    described = [[(one.name, one.type, one.default) for one in fields(kind)] for kind in (read, real)]
+    assert described[0] == described[1]
+    assert field_docs(read) == field_docs(real)
