@@ -17,6 +17,7 @@ from benchmarks import (
     memory,
     neighbours,
     ray_embedding,
+    second_call,
     training_step,
     updates,
 )
@@ -34,6 +35,7 @@ BENCHMARKS = {
     "many-vectors": many_vectors.main,
     "neighbours": neighbours.main,
     "ray-embedding": ray_embedding.main,
+    "second-call": second_call.main,
 }
 
 

@@ -67,7 +67,7 @@ def kill_half_way(shards: int) -> list[tuple[int, int]]:
                 killed.append((running[0], number))
             yield finished
 
-    shard_workers.embed_on_ray = killing
+    shard_workers.embed_on_ray = killing  # type: ignore[assignment]
     return killed
 
 

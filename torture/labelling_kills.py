@@ -21,8 +21,8 @@ from torture.sandbox import die_at
 from tpn.labelling.journal import Journal
 from tpn.labelling.session import Session
 
-KILLS = 10
-"""Of one session, one after the other."""
+KILLS, FEW_KILLS = 10, 2
+"""Of one session, one after the other; and of the first case, which the tests run too."""
 CALLS = ("fsync", "write", "replace", "rename", "mkdir", "open", "unlink")
 """The system calls, as functions of `os`, at which the process is killed."""
 CLASSES = ("red", "green", "blue", "grey")
@@ -50,8 +50,9 @@ class LabellingKills(Campaign):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         witness, hows = Witness(self.photos, self.names, folder), []
-        case = Case("", KILLS, evidence=[folder])
-        for kill in range(KILLS):
+        kills = KILLS if number else FEW_KILLS
+        case = Case("", kills, evidence=[folder])
+        for kill in range(kills):
             how = chance.choice(("moment", "moment", *CALLS))
             hows.append(how)
             witness.hear(self.session_until_killed(folder, f"{number} {kill}", how, chance))

@@ -15,16 +15,16 @@ from tpn.backbones.efficientnet_lite import Convolution, ConvolutionReLU6, Effic
 
 BATCH = 8
 """The number of images that the layout of the weights is chosen for; any number can be embedded."""
-RELU6 = ("hardtanh", [0.0, 6.0], "")
-LINEAR = ("none", [], "")
+RELU6: tuple[Any, ...] = ("hardtanh", [0.0, 6.0], "")
+LINEAR: tuple[Any, ...] = ("none", [], "")
+ADDED: tuple[Any, ...] = ("add", 1.0, None, [], None)
+"""What follows a convolution, as these operations take it."""
 
 
 def can_fuse() -> bool:
     """Return whether this PyTorch has the operations."""
-    known = torch.ops.mkldnn
-    return torch.backends.mkldnn.is_available() and all(
-        hasattr(known, name) for name in ("_convolution_pointwise", "_reorder_convolution_weight")
-    )
+    names = ("_convolution_pointwise", "_reorder_convolution_weight")
+    return torch.backends.mkldnn.is_available() and all(hasattr(torch.ops.mkldnn, name) for name in names)  # type: ignore[no-untyped-call]
 
 
 class FusedEfficientNet:
@@ -80,6 +80,5 @@ class _FusedConvolution:
         if shortcut is None:
             out = convolve(maps, self.weight, self.bias, self.padding, *self.rest, *self.after)
         else:
-            added = ("add", 1.0, None, [], None)
-            out = convolve.binary(maps, shortcut, self.weight, self.bias, self.padding, *self.rest, *added)
+            out = convolve.binary(maps, shortcut, self.weight, self.bias, self.padding, *self.rest, *ADDED)
         return out

@@ -16,6 +16,7 @@ OPSET, IR = 17, 9
 def as_onnx(network: EfficientNetLite) -> bytes:
     """Return the network as an ONNX model, for the pixels (bytes, channels last) of images of its own size."""
     graph = _Graph()
+    assert isinstance(network.normalise, Normalisation)
     maps, side = graph.normalise(network.normalise), network.image_size
     for block in network.blocks:
         if isinstance(block, InvertedResidual):
@@ -52,8 +53,8 @@ class _Graph:
 
     def normalise(self, normalisation: Normalisation) -> str:
         """Add what turns pixels into normalised images; return its output."""
-        mean, factor = 255 * normalisation.mean, normalisation.factor / 255
-        mean, factor = (self.constant(values.cpu().numpy()) for values in (mean, factor))
+        of_pixels = 255 * normalisation.mean, normalisation.factor / 255
+        mean, factor = (self.constant(values.cpu().numpy()) for values in of_pixels)
         first = self.add("Transpose", ["images"], perm=[0, 3, 1, 2])
         values = self.add("Cast", [first], to=self.onnx.TensorProto.FLOAT)
         return self.add("Mul", [self.add("Sub", [values, mean]), factor])

@@ -26,7 +26,7 @@ from tpn.labelling.networks import LazyNetwork, Network
 
 IMAGES_AT_ONCE = 32
 """The files of a batch: what is read, looked up and kept together."""
-EMBEDDED_AT_ONCE = 8
+EMBEDDED_AT_ONCE = 4
 """The images that a thread embeds together: more do not fit into the caches of a core."""
 KEPT_BYTES = 2**21
 """Larger files are read again to be decoded, rather than kept in memory."""
