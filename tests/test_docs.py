@@ -1,6 +1,7 @@
 """The documentation site: built strictly, every link and anchor followed, and nothing loaded from elsewhere."""
 
 import functools
+import html
 import http.server
 import os
 import re
@@ -118,6 +119,9 @@ def test_the_keywords_of_a_call_are_in_the_reference(site):
     text = (site / "reference/python-experiments/index.html").read_text(encoding="utf-8")
     assert "{options}" not in text
     assert "query_dirichlet" in text
+    words = " ".join(html.unescape(re.sub(r"<[^>]+>", "", text)).split())
+    split = r"split \( ?Literal\['train', 'val', 'test'\] ?, default: 'test' ?\)"
+    assert re.search(split, words), "a default that is not the first of the choices"
 
 
 @pytest.fixture
