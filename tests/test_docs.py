@@ -152,7 +152,7 @@ def test_no_request_of_a_browser_leaves_the_site(address):
             page = browser.new_page(color_scheme=scheme)
             page.on("request", lambda request: asked.append(request.url))
             page.on("pageerror", lambda error: problems.append(str(error)))
-            page.on("requestfailed", lambda request: problems.append(request.url))
+            page.on("requestfailed", lambda request: problems.append(f"{request.failure} {request.url}"))
             for path in PAGES:
                 page.goto(address + path, timeout=60_000)
             page.keyboard.press("/")
@@ -162,4 +162,4 @@ def test_no_request_of_a_browser_leaves_the_site(address):
         browser.close()
     assert len(asked) > 10
     assert [url for url in asked if not url.startswith((address, "data:", "blob:"))] == []
-    assert problems == []
+    assert [problem for problem in problems if "ERR_ABORTED" not in problem] == []  # left for the next page
