@@ -12,16 +12,17 @@ from sklearn.decomposition import PCA
 
 import tpn
 from scripts.figure_style import Look, figure, legend, tidy
-from tpn.episodes.episode_sampler import EpisodeSampler, draw_episodes
+from tpn.episodes.episode_sampler import draw_episodes
 from tpn.episodes.setting import Setting
-from tpn.episodes.task import Role, as_task, query_labels
+from tpn.episodes.task import Episode, Role, as_task, query_labels
 from tpn.images.split import Split
 from tpn.methods.tpn import TPN
 from tpn.propagation.affinity import affinity
 from tpn.propagation.graph import connect, normalise
 from tpn.propagation.solvers import label_matrix, propagate
 
-SETTING, SEED = Setting(way=5, shot=1, query=8), 5
+SETTING, SEED, CANDIDATES = Setting(way=5, shot=1, query=8), 0, 10
+"""The episode that is shown is the one of these whose accuracy is nearest to their mean: a typical one."""
 ALPHA, K = 0.99, 20
 TEST_EPISODES = 200
 FACTORS = np.geomspace(0.15, 6, 15)
@@ -57,7 +58,7 @@ def open_episode(run: str) -> tuple[Shown, TPN, Split]:
     if not isinstance(method, TPN):
         raise SystemExit(f"{run} is not a run of tpn")
     split = tpn.open_images("quickdraw").split("test")
-    episode = EpisodeSampler(split, SETTING, SEED).draw()
+    episode = typical_episode(method, split)
     order = np.lexsort((episode.labels, episode.role))
     rows, labels, role = episode.images[order], episode.labels[order], episode.role[order]
     features, sigma = embedded(method, split, rows)
@@ -67,6 +68,18 @@ def open_episode(run: str) -> tuple[Shown, TPN, Split]:
     images = np.stack([np.asarray(split.images[row]).squeeze() for row in rows])
     names = [split.classes[class_] for class_ in episode.classes]
     return Shown(images, names, labels, support, places, features, sigma, Y), method, split
+
+
+def typical_episode(method: TPN, split: Split) -> Episode:
+    """Return the candidate whose accuracy is nearest to the mean of all."""
+    episodes = draw_episodes(split, SETTING, CANDIDATES, SEED)
+    accuracies = []
+    for episode in episodes:
+        features, sigma = embedded(method, split, episode.images)
+        with torch.no_grad():
+            scores = method.score(as_task([episode], (features / sigma[:, None])[None]))
+        accuracies.append(float((scores.argmax(-1) == query_labels([episode])).double().mean()))
+    return episodes[int(np.argmin(np.abs(np.array(accuracies) - np.mean(accuracies))))]
 
 
 def embedded(method: TPN, split: Split, rows: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
@@ -203,7 +216,7 @@ def draw_scales(shown: Shown, measured: dict[str, Any], look: Look) -> Figure:
     axes.set_ylabel("accuracy in %")
     axes.set_xticks([0.2, 0.5, 1, 2, 5], ["0.2", "0.5", "1", "2", "5"])
     axes.set_xticks([], minor=True)
-    legend(axes, look, loc="lower right")
+    legend(axes, look, loc="center right")
     for number, factor in enumerate(SHOWN_FACTORS):
         W = shown.graph(float(measured["median"]) * factor)
         F = propagate(normalise(W), shown.Y, ALPHA)
