@@ -120,7 +120,7 @@ def test_the_keywords_of_a_call_are_in_the_reference(site):
     assert "{options}" not in text
     assert "query_dirichlet" in text
     words = " ".join(html.unescape(re.sub(r"<[^>]+>", "", text)).split())
-    split = r"split \( ?Literal\['train', 'val', 'test'\] ?, default: 'test' ?\)"
+    split = r"split \(Literal\['?train'?, '?val'?, '?test'?\], default: 'test' ?\)"
     assert re.search(split, words), "a default that is not the first of the choices"
 
 
