@@ -36,7 +36,7 @@ def test_they_say_what_they_were_trained_on():
             84,
             64,
         )
-        assert (config.episode.way, config.episode.shot, config.settings.backbone) == (5, 5, "conv4")
+        assert (config.episode.way, config.episode.shot, config.settings.backbone) == (5, 5, "conv4-linear")
         assert f"| `{name}` |" in (SHIPPED / "README.md").read_text()
 
 
