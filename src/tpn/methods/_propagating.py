@@ -14,6 +14,7 @@ from tpn.errors import TPNError
 from tpn.methods._config import Config, check_at_least, check_rounds
 from tpn.methods._cosine_classifier import CosineClassifier
 from tpn.methods._method import Dimensions, Method
+from tpn.methods._transforms import of_length
 from tpn.propagation.graph import connect, normalise
 from tpn.propagation.solvers import label_matrix, propagate, propagate_stepwise
 
@@ -37,6 +38,9 @@ class PropagationConfig(Config):
     """Propagate by the closed form, equation (4), or by --steps iterations of equation (3)."""
     steps: int = 10
     """Iterations of the iterative solver."""
+    unit_features: bool = False
+    """Give all features the same length (a mean square of 1), so that the graph depends on angles, as a cosine
+    classifier does. A backbone that such a classifier has pre-trained needs it."""
     loss_over: Literal["support+query", "query"] = "support+query"
     """The images in the loss."""
     tasks_per_episode: int = 1
@@ -80,6 +84,11 @@ class Propagating(Method):
         if self.config.learn_alpha:
             return LARGEST_ALPHA * torch.sigmoid(self.alpha_logit)
         return self.config.alpha
+
+    def features(self, maps: Float[Tensor, "image channel height width"]) -> Float[Tensor, "image feature"]:
+        """Return f, the flattened feature maps; with `unit_features`, of mean square 1."""
+        features = maps.flatten(1)
+        return of_length(features, math.sqrt(features.shape[-1])) if self.config.unit_features else features
 
     def weights(self, features: Float[Tensor, "*episode node feature"]) -> Float[Tensor, "*episode node node"]:
         """Return W, the weights of all edges between the nodes of embedded episodes."""

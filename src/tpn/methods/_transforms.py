@@ -20,6 +20,11 @@ def centre_and_scale(
     return F.normalize(features - mean, dim=-1)
 
 
+def of_length(features: Float[Tensor, "*node feature"], length: float) -> Float[Tensor, "*node feature"]:
+    """Scale every feature vector to this length."""
+    return F.normalize(features, dim=-1) * length
+
+
 def signed_root(features: Float[Tensor, "*node feature"]) -> Float[Tensor, "*node feature"]:
     """Return (z + 1e-6)^0.5, with the sign of z: features after a ReLU become closer to normally distributed."""
     root = (features.abs() + SMALLEST).sqrt()

@@ -52,8 +52,7 @@ class LabelPropagation(Propagating):
 
     def embed(self, images: Float[Tensor, "image channel height width"]) -> Float[Tensor, "image feature"]:
         """Return f, the flattened feature maps."""
-        maps: Tensor = self.backbone(images)
-        return maps.flatten(1)
+        return self.features(self.backbone(images))
 
     def weights(self, features: Float[Tensor, "*episode node feature"]) -> Float[Tensor, "*episode node node"]:
         """Return W, equation (1)."""

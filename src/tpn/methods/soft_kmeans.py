@@ -6,17 +6,17 @@ from jaxtyping import Float
 from torch import Tensor, cat
 
 from tpn.episodes.task import Task
-from tpn.methods._config import Config, check_rounds
+from tpn.methods._config import check_rounds
 from tpn.methods._method import Info
 from tpn.methods._prototypes import class_means, memberships, squared_distances
 from tpn.methods._registry import register_method
-from tpn.methods.protonet import ProtoNet
+from tpn.methods.protonet import ProtoNet, ProtoNetConfig
 
 PAPER = "Ren et al., Meta-Learning for Semi-Supervised Few-Shot Classification, ICLR 2018"
 
 
 @dataclass(frozen=True)
-class SoftKMeansConfig(Config):
+class SoftKMeansConfig(ProtoNetConfig):
     """Soft k-means: move the prototypes of the classes towards the unlabelled images near them."""
 
     refinements: int = 1

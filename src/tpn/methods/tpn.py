@@ -1,11 +1,9 @@
 """Transductive Propagation Network."""
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
@@ -30,9 +28,6 @@ class TPNConfig(PropagationConfig):
     initial_sharpness: float = 1.0
     """With --initial-scale from-data, the edge to a typical neighbour begins with the weight exp(-initial_sharpness). A
     pre-trained backbone needs more than 1: its neighbours are near each other."""
-    unit_features: bool = False
-    """Give all features the same length before they are divided by their length scales, so that the graph depends on
-    angles, as a cosine classifier does."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -68,13 +63,6 @@ class TPN(Propagating):
         """Return f/σ, from which the graph is built."""
         maps = self.backbone(images)
         return scale(self.features(maps), self.length_scale(maps))
-
-    def features(self, maps: Float[Tensor, "image channel height width"]) -> Float[Tensor, "image feature"]:
-        """Return f, the flattened feature maps; with `unit_features`, of mean square 1."""
-        features: Tensor = maps.flatten(1)
-        if not self.config.unit_features:
-            return features
-        return F.normalize(features, dim=-1) * math.sqrt(features.shape[-1])
 
     def weights(self, features: Float[Tensor, "*episode node feature"]) -> Float[Tensor, "*episode node node"]:
         """Return W, equation (2)."""

@@ -26,12 +26,14 @@ WARM_START: dict[str, dict[str, Any]] = {"tpn": GRAPH_OF_ANGLES, "tpn-semi": GRA
 graph of TPN would begin with all nodes equally near, at chance."""
 SECOND_STAGE: dict[str, Any] = {
     **GRAPH_OF_ANGLES,
-    "episodes": 1_000,
+    "k": 12,
+    "alpha": 0.998,
+    "episodes": 3_000,
     "schedule": "cosine",
     "backbone_lr": 0.3,
     "tasks_per_episode": 8,
     "ema": 0.99,
-    "validate_every": 200,
+    "validate_every": 500,
     "validation_episodes": 200,
     "patience": 0,
 }
