@@ -93,3 +93,11 @@ def test_the_gradient_goes_through_the_median(dimensions, drawings):
     F.cross_entropy(spread[0, : task.n_support], task.support_labels[0]).backward()
     assert features.grad.norm() > 1e-6
     assert (features.grad * features).sum().abs() < 1e-9 * features.grad.norm() * features.norm()
+
+
+def test_unit_features_make_the_graph_a_matter_of_angles(dimensions, drawings):
+    method = build(dimensions, unit_features=True)
+    images = double_task(drawings).inputs[0]
+    features = method.backbone(images).detach().flatten(1).numpy()
+    expected = features / np.linalg.norm(features, axis=1)[:, None] * np.sqrt(features.shape[1])
+    np.testing.assert_allclose(method.embed(images).detach(), expected, rtol=1e-9)

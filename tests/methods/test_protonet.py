@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.conftest import refuses_setting
 from tests.methods import reference
 from tests.methods.reference import double_task
 from tests.propagation.reference import loss as cross_entropy
@@ -50,3 +51,19 @@ def test_a_image_of_the_support_counts_for_its_class_only(method, drawings):
     moved[0, 0] += 1
     same = torch.isclose(method.score(task.with_inputs(moved)), method.score(task))[0].all(0)
     assert same.tolist() == [label != task.support_labels[0, 0] for label in range(3)]
+
+
+def test_a_feature_length_makes_the_scores_a_matter_of_angles(dimensions, drawings):
+    torch.manual_seed(0)
+    method = ProtoNet(ProtoNet.Config(backbone="conv4-32", feature_length=2.5), dimensions).double().train()
+    task = double_task(drawings, episodes=1)
+    features = method.backbone(task.inputs[0]).detach().flatten(1).numpy()
+    features *= 2.5 / np.linalg.norm(features, axis=1)[:, None]
+    centres = reference.prototypes(features[:6], task.support_labels[0].numpy(), 3)
+    expected = reference.prototype_scores(features[6:18], centres)
+    np.testing.assert_allclose(method.loss(task)[1][0].detach(), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("length", [-1.0, float("nan"), float("inf")])
+def test_a_feature_length_out_of_range_is_refused(length):
+    refuses_setting(ProtoNet.Config, {"feature_length": length})
