@@ -118,6 +118,8 @@ def test_unlabelled_images_take_part_in_the_propagation(dimensions, drawings):
         {"alpha": 0.0},
         {"alpha": float("nan")},
         {"k": 0},
+        {"test_k": 0},
+        {"test_alpha": 1.0},
         {"steps": -1},
     ],
 )
@@ -201,3 +203,21 @@ def test_the_base_class_loss_is_the_cross_entropy_of_the_training_classes(dimens
 @pytest.mark.parametrize("settings", [{"initial_sharpness": 0.0}, {"base_loss": -1.0}, {"tasks_per_episode": 0}])
 def test_settings_of_the_second_stage_out_of_range_are_refused(settings):
     refuses_setting(TPNConfig, settings)
+
+
+def test_another_graph_in_testing_than_in_training(dimensions, drawings):
+    task = draw_task(sampler(drawings, **SETTING), 1)
+    own, other = build(dimensions), build(dimensions, test_k=3, test_alpha=0.5)
+    as_tested = build(dimensions, **{"k": 3, "alpha": 0.5})
+    for method in (other, as_tested):
+        method.load_state_dict(own.state_dict())
+    with torch.no_grad():
+        for method in (own, other, as_tested):
+            method.train()
+        assert torch.equal(other.loss(task)[0], own.loss(task)[0]), "training does not change"
+        for method in (own, other, as_tested):
+            method.load_state_dict(own.state_dict())
+            method.eval()
+        scores = {method: method.score(method.embedded(task)) for method in (own, other, as_tested)}
+    torch.testing.assert_close(scores[other], scores[as_tested], rtol=0, atol=0)
+    assert not torch.equal(scores[other], scores[own])

@@ -34,6 +34,11 @@ class PropagationConfig(Config):
     """How far labels propagate: the weight of the neighbours against the given labels, between 0 and 1."""
     learn_alpha: bool = False
     """Learn alpha, starting from --alpha."""
+    test_k: int | None = None
+    """Nearest neighbours in validation and testing, if other than --k: a graph that is best for learning need not be
+    best for classifying. Choose it on validation classes."""
+    test_alpha: float | None = None
+    """How far labels propagate in validation and testing, if other than --alpha."""
     solver: Literal["closed", "iterative"] = "closed"
     """Propagate by the closed form, equation (4), or by --steps iterations of equation (3)."""
     steps: int = 10
@@ -53,12 +58,17 @@ class PropagationConfig(Config):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_at_least(self, "k", 1)
+        if self.test_k is not None:
+            check_at_least(self, "test_k", 1)
         check_rounds(self, "steps", 1)
         check_rounds(self, "tasks_per_episode", 1)
         if not 0 <= self.base_loss < float("inf"):
             raise TPNError(f"--base-loss must be a number of at least 0, not {self.base_loss}.")
-        if not 0 < self.alpha <= LARGEST_ALPHA:
-            raise TPNError(f"--alpha must be above 0 and at most {LARGEST_ALPHA}, not {self.alpha}.")
+        for name in ("alpha", "test_alpha"):
+            alpha = getattr(self, name)
+            if alpha is not None and not 0 < alpha <= LARGEST_ALPHA:
+                option = name.replace("_", "-")
+                raise TPNError(f"--{option} must be above 0 and at most {LARGEST_ALPHA}, not {alpha}.")
 
 
 class Propagating(Method):
@@ -81,6 +91,8 @@ class Propagating(Method):
     @property
     def alpha(self) -> float | Float[Tensor, ""]:
         """α, the weight of the neighbours."""
+        if not self.training and self.config.test_alpha is not None:
+            return self.config.test_alpha
         if self.config.learn_alpha:
             return LARGEST_ALPHA * torch.sigmoid(self.alpha_logit)
         return self.config.alpha
@@ -89,6 +101,11 @@ class Propagating(Method):
         """Return f, the flattened feature maps; with `unit_features`, of mean square 1."""
         features = maps.flatten(1)
         return of_length(features, math.sqrt(features.shape[-1])) if self.config.unit_features else features
+
+    @property
+    def k(self) -> int:
+        """The number of nearest neighbours."""
+        return self.config.k if self.training else self.config.test_k or self.config.k
 
     def weights(self, features: Float[Tensor, "*episode node feature"]) -> Float[Tensor, "*episode node node"]:
         """Return W, the weights of all edges between the nodes of embedded episodes."""
@@ -99,7 +116,7 @@ class Propagating(Method):
 
     def strongest(self, W: Float[Tensor, "*episode node node"]) -> Float[Tensor, "*episode node node"]:
         """Keep each node's k strongest edges of W."""
-        return connect(W, self.config.k, self.config.mutual)
+        return connect(W, self.k, self.config.mutual)
 
     def spread(
         self, W: Float[Tensor, "*episode node node"], labels: Int64[Tensor, "*episode support"], way: int

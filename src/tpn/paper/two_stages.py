@@ -26,8 +26,8 @@ WARM_START: dict[str, dict[str, Any]] = {"tpn": GRAPH_OF_ANGLES, "tpn-semi": GRA
 graph of TPN would begin with all nodes equally near, at chance."""
 SECOND_STAGE: dict[str, Any] = {
     **GRAPH_OF_ANGLES,
-    "k": 12,
-    "alpha": 0.998,
+    "test_k": 15,
+    "test_alpha": 0.998,
     "episodes": 3_000,
     "schedule": "cosine",
     "backbone_lr": 0.3,
