@@ -208,7 +208,7 @@ def test_settings_of_the_second_stage_out_of_range_are_refused(settings):
 def test_another_graph_in_testing_than_in_training(dimensions, drawings):
     task = draw_task(sampler(drawings, **SETTING), 1)
     own, other = build(dimensions), build(dimensions, test_k=3, test_alpha=0.5)
-    as_tested = build(dimensions, **{"k": 3, "alpha": 0.5})
+    as_tested = build(dimensions, k=3, alpha=0.5)
     for method in (other, as_tested):
         method.load_state_dict(own.state_dict())
     with torch.no_grad():
