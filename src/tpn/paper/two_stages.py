@@ -28,7 +28,7 @@ SECOND_STAGE: dict[str, Any] = {
     **GRAPH_OF_ANGLES,
     "test_k": 15,
     "test_alpha": 0.998,
-    "episodes": 3_000,
+    "episodes": 2_500,
     "schedule": "cosine",
     "backbone_lr": 0.3,
     "tasks_per_episode": 8,
