@@ -22,7 +22,7 @@ from tpn.paper.first_stage import (
 )
 from tpn.paper.job import Computing, Job
 from tpn.paper.recipe import Cell, Experiment, Test, Training
-from tpn.paper.two_stages import WARM_START, first_stage
+from tpn.paper.two_stages import KEEP_BACKBONE, WARM_START, first_stage
 from tpn.runs.config import RunConfig
 
 
@@ -138,7 +138,7 @@ def settings_for(training: Training, budget: Budget) -> Config:
     """Return the settings of a training within a budget."""
     own = dict(training.settings)
     if budget.init is not None:
-        own = {**WARM_START.get(training.method, {}), **own}
+        own = {**KEEP_BACKBONE, **WARM_START.get(training.method, {}), **own}
     for name in ("episodes", "schedule", "validation_episodes", "patience"):
         if getattr(budget, name) is not None:
             own[name] = getattr(budget, name)
