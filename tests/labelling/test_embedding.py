@@ -224,7 +224,7 @@ def test_a_cache_that_is_no_database_is_made_again(photos, tmp_path, damage):
         warnings.simplefilter("always")
         _, after = embed_all(photos, mean_colour(seen), tmp_path / "cache")
     assert [str(one.message) for one in heard] == (
-        [] if damage == "empty" else [f"The cache of features {file} was damaged; it is made again."]
+        [] if damage == "empty" else [f"The cache of features {file} was damaged and is being rebuilt."]
     )
     assert sum(seen) == len(NAMES)
     assert (after == before).all()

@@ -69,8 +69,8 @@ def test_second_guesses_and_contradicted_labels_are_told(tmp_path):
         "path": "b.png", "label": "dog", "confidence": 0.6, "source": "guess", "guess": "dog", "second_guess": "cat",
         "second_confidence": 0.3,
     }  # fmt: skip
-    assert "a.png: cat, seems dog (93 %)" in str(made)
-    assert "1 image has a confidence below 50 %, 1 of them unlike all classes. Label a few" in str(made)
+    assert "a.png: cat, seems to be dog (93 %)" in str(made)
+    assert "1 image has a confidence below 50 %, 1 of them unlike all classes. If some of them belong" in str(made)
     assert "confidence below" not in str(replace(made, kept=made.confidence >= 0.5)), "they are left out already"
     assert made.to_dict()["check_these"] == [{"path": "a.png", "label": "cat", "seems": "dog", "probability": 0.93}]
 

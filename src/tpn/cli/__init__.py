@@ -96,7 +96,7 @@ def main(arguments: list[str] | None = None) -> int:
         return refuse(NO_MEMORY)  # how torch reports a lack of memory
     except (OSError, UnicodeError) as error:  # a folder without permission, a name that cannot be encoded, …
         drop_output()
-        return refuse(f"The system refused: {error}.")
+        return refuse(f"The operating system reported an error: {error}.")
 
 
 def run(name: str, arguments: list[str]) -> int:

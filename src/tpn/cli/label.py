@@ -36,7 +36,7 @@ class Label(LabelOptions):
 
 def main(arguments: list[str]) -> int:
     if sum(argument.partition("=")[0] == "--labels" for argument in arguments) > 1:  # only the last would count
-        raise TPNError("Give --labels once, with all lists behind it: --labels FILE.csv FILE.csv.")
+        raise TPNError("Give --labels once, followed by all lists: --labels FILE.csv FILE.csv.")
     options: Label = parse(Label, "tpn label", arguments)
     found = tpn.label_folder(options.folder, **{name: getattr(options, name) for name in option_fields(LabelOptions)})
     if options.json:

@@ -33,7 +33,7 @@ class StudioCommand(StudioOptions):
 
 def main(arguments: list[str]) -> int:
     if sum(argument.partition("=")[0] == "--labels" for argument in arguments) > 1:  # only the last would count
-        raise TPNError("Give --labels once, with all lists behind it: --labels FILE.csv FILE.csv.")
+        raise TPNError("Give --labels once, followed by all lists: --labels FILE.csv FILE.csv.")
     options: StudioCommand = parse(StudioCommand, "tpn studio", arguments)
     with tpn.studio(
         options.folder, **{name: getattr(options, name) for name in option_fields(StudioOptions)}
@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
                 "Other computers can reach this address. Whoever has it, with its token, can see the images and change "
                 "labels; the connection is not encrypted."
             )
-        say("Labels are kept as you give them. Press Ctrl-C to end.")
+        say("Labels are saved as you give them. Press Ctrl-C to stop.")
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         try:
             opened.wait()

@@ -81,7 +81,7 @@ class Setting:
         others = ("query_counts", "query_dirichlet", "query_classes", "open_classes", "unlabelled", "distractors")
         if self.whole and (given := [name for name in others if getattr(self, name)]):
             flag = given[0].replace("_", "-")
-            raise TPNError(f"With --whole every image that is not labelled is a query: it excludes --{flag}.")
+            raise TPNError(f"With --whole, every image without a label is a query: leave out --{flag}.")
 
     def __str__(self) -> str:
         """Describe the setting in one line, such as "5-way 1-shot, 15 queries per class"."""

@@ -145,7 +145,8 @@ def open_run_images(run: Run, config: RunConfig, data: str | Images | None, cach
         if data.image_size != config.image_size:
             raise TPNError(
                 f"{run.folder} was trained on images of {config.image_size}x{config.image_size} pixels; those of "
-                f"{data.spec} have {data.image_size}x{data.image_size}. Give images_from the right image_size."
+                f"{data.spec} have {data.image_size}x{data.image_size}. Open these with "
+                f"image_size={config.image_size} (tpn.open_images, tpn.images_from)."
             )
         return data
     spec = config.data if data is None else data

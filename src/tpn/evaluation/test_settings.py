@@ -28,7 +28,7 @@ DESCRIPTIONS: dict[TestSetting, str] = {
 def named_setting(name: TestSetting, way: int, shot: int, query: int, classes: int) -> Setting:
     """Return the composition of the episodes of a named setting, in a split with this number of classes."""
     if name not in TEST_SETTINGS:
-        raise TPNError(f"Unknown setting {name!r}: choose of {', '.join(TEST_SETTINGS)}.")
+        raise TPNError(f"Unknown setting {name!r}: choose from {', '.join(TEST_SETTINGS)}.")
     if name == "dirichlet":
         return Setting(way, shot, query, query_dirichlet=CONCENTRATION)
     if name == "missing":

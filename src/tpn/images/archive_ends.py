@@ -31,7 +31,7 @@ def check_tar_end(archive: tarfile.TarFile, title: object) -> None:
             f"after {len(archive.getmembers()):,} entries. Fetch or make the archive again."
         )
     if len(rest) < 2 * BLOCK:
-        raise TPNError(f"{title} is damaged: the mark at its end is cut off. Fetch or make the archive again.")
+        raise TPNError(f"{title} is damaged: its end-of-archive marker is cut off. Fetch or make the archive again.")
     if len(rest) > MOST_PADDING or rest.count(0) != len(rest):
         raise TPNError(
             f"{title} is damaged, or several archives in one: it has more data after its end, at byte "
@@ -51,7 +51,7 @@ def check_zip_end(archive: zipfile.ZipFile, path: Path) -> None:
     said = END_OF_ZIP.unpack_from(tail, places[0])[4]
     found = len(archive.infolist())
     if said not in (found, ZIP64):
-        raise TPNError(f"{path} is damaged: it has {found:,} entries, and its end says {said:,}.")
+        raise TPNError(f"{path} is damaged: it has {found:,} entries, but its end record says {said:,}.")
 
 
 def _occurrences(tail: bytes) -> list[int]:

@@ -127,7 +127,7 @@ def ilsvrc(container: Container, lists: Mapping[str, Iterable[str]]) -> DatasetI
 
     They are distributed as a tar of class tars, a folder of class tars, or folders of classes at any depth.
     """
-    index = DatasetIndex(f"cut from ILSVRC-2012 in a {container.kind}", {})
+    index = DatasetIndex(f"extracted from ILSVRC-2012 in a {container.kind}", {})
     wanted = {class_ for classes in lists.values() for class_ in classes}
     archives: dict[str, str] = {}
     for name in container.names:

@@ -45,7 +45,7 @@ def open_images(
     strict : bool, default=False
         Refuse a source with any problem, instead of leaving out what cannot be used with a warning.
     class_seed : int, default=0
-        Which classes of a folder without splits are for training, validation and testing.
+        The seed that assigns the classes of a folder without splits to training, validation and testing.
     verify : bool, default=False
         Compare a store that exists with its checksums, and build it again if it is damaged.
 

@@ -74,7 +74,7 @@ def to_channels_last(images: np.ndarray, channels_first: bool, what: str) -> np.
     square = [axis for axis, (one, other) in {1: (2, 3), 3: (1, 2)}.items() if images.shape[one] == images.shape[other]]
     possible = [axis for axis in small if axis in square] or small or square
     if not possible:
-        raise TPNError(f"{what} is {describe(images)}: neither its second nor its last axis can be that of channels.")
+        raise TPNError(f"{what} is {describe(images)}: neither its second nor its last axis can be the channel axis.")
     axis = possible[0] if len(possible) == 1 or channels_first else 3
     return images if axis == 3 else images.transpose(0, 2, 3, 1)
 

@@ -133,7 +133,7 @@ class FeatureCache:
             answer = act()
         except (sqlite3.Error, OSError) as failure:
             raise self._unusable(failure) from failure
-        warnings.warn(f"The cache of features {self.file} was damaged; it is made again.", TPNWarning, stacklevel=2)
+        warnings.warn(f"The cache of features {self.file} was damaged and is being rebuilt.", TPNWarning, stacklevel=2)
         return answer
 
     def _unusable(self, failure: Exception) -> TPNError:

@@ -114,7 +114,7 @@ class FeatureShards:
     """The features that `tpn embed` wrote, memory-mapped: rows are read from disk when they are used.
 
     It has `names` (a path for each row), `shape`, slices and rows (`shards[10:20]`, `shards[[3, 1]]`), and converts to
-    one array where such is asked for, as by `LabelPropagator().fit(shards, y)`.
+    one array where one is needed, as in `LabelPropagator().fit(shards, y)`.
     """
 
     dtype = np.dtype(np.float32)
@@ -124,9 +124,9 @@ class FeatureShards:
         self.folder = Path(folder)
         manifest = read_json(self.folder / MANIFEST)
         if manifest.get("kind") != KIND or manifest.get("format") != FORMAT:
-            raise TPNError(f"{self.folder} does not hold features of `tpn embed` in a form that this version can read.")
+            raise TPNError(f"{self.folder} does not hold features that this version of tpn can read.")
         if not manifest.get("complete"):
-            raise TPNError(f"{self.folder} is not complete: run the same `tpn embed` command again, and it goes on.")
+            raise TPNError(f"{self.folder} is not complete: run the same `tpn embed` command again to finish it.")
         self.backbone = str(manifest["backbone"])
         self.root = Path(manifest["root"])
         self.names: list[str] = []
@@ -150,9 +150,9 @@ class FeatureShards:
                 [(str(a), str(b)) for a, b in facts["unreadable"]],
             )
         except (OSError, ValueError, EOFError, KeyError, TypeError, SyntaxError) as failure:
-            raise TPNError(f"{file} is damaged: run `tpn embed` again, which makes it again.") from failure
+            raise TPNError(f"{file} is damaged: run `tpn embed` again to rebuild it.") from failure
         if part.ndim != 2 or part.dtype != np.float32 or len(part) != len(names):
-            raise TPNError(f"{file} is damaged: run `tpn embed` again, which makes it again.")
+            raise TPNError(f"{file} is damaged: run `tpn embed` again to rebuild it.")
         self.names += names
         self.unreadable += unreadable
         self._parts.append(part)
@@ -179,7 +179,7 @@ class FeatureShards:
         if len(self._parts) == 1 and not copy:
             whole = np.asarray(self._parts[0])
         elif copy is False:
-            raise ValueError("features in several shards become one array by copying only")
+            raise ValueError("features in several shards cannot become one array without copying")
         else:
             whole = self[:]
         return whole if dtype is None or whole.dtype == dtype else whole.astype(dtype)

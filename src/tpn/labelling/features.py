@@ -27,7 +27,7 @@ def features_for(source: Any, names: list[str], problems: Problems) -> tuple[lis
         if name not in rows:
             problems.add(f"images have no features in {source.folder} and are left out", printable(name))
     if not used:
-        raise TPNError(f"{source.folder} has features of {source.root}, and of none of these images.")
+        raise TPNError(f"{source.folder} has features of the images in {source.root}, but of none of these images.")
     return used, read_features(source[[rows[name] for name in used]], len(used))
 
 

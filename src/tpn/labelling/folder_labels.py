@@ -48,8 +48,8 @@ class FolderLabels(Result):
     second_confidence : ndarray of shape (n_images,)
         Its confidence.
     contradicted : list of (str, str, str, float)
-        Given labels that all others contradict, the surest first: path, given label, the class that it seems to be of,
-        and the probability of that.
+        Given labels that the other labels contradict, the surest first: path, given label, the class that it seems to
+        be of, and the probability of that.
     unfamiliar : int
         The number of images that are unlike all classes: their familiarity is below a half.
     duplicates : int
@@ -177,13 +177,13 @@ class FolderLabels(Result):
         lines.append(self.totals())
         if doubt := self.doubt():
             lines.append(
-                f"{doubt}. Label a few of those that are of none of the classes as a class of their own, such as "
-                f"other, or leave out the doubtful with --min-confidence {UNSURE}."
+                f"{doubt}. If some of them belong to none of the classes, label a few of those as a class of their "
+                f"own, such as other; or leave doubtful images without a label with --min-confidence {UNSURE}."
             )
         if self.contradicted:
-            lines.append("Check these labels, which all others contradict:")
+            lines.append("Check these labels, which the other labels contradict:")
             lines += [
-                f"  {printable(path)}: {printable(label)}, seems {printable(other)} ({100 * sure:.0f} %)"
+                f"  {printable(path)}: {printable(label)}, seems to be {printable(other)} ({100 * sure:.0f} %)"
                 for path, label, other, sure in self.contradicted[:MOST_CLASSES_SHOWN]
             ]
         return "\n".join([*lines, *self._next()])

@@ -34,7 +34,9 @@ class Journal:
         make_folder(folder)
         self._held = ExitStack()
         self._held.enter_context(
-            holding(folder, f"Another tpn uses the session in {folder}: close it, or choose another --session-folder.")
+            holding(
+                folder, f"Another process uses the session in {folder}: stop it, or choose another --session-folder."
+            )
         )
         try:
             self.actions = self._read()
@@ -61,7 +63,7 @@ class Journal:
     def _write(self, action: Action) -> None:
         if self._broken:
             raise TPNError(
-                f"{self.file} could not be written before: start again to go on from its last complete line."
+                f"An earlier write to {self.file} failed: restart tpn to continue from its last complete line."
             )
         line = _as_line(action)
         size = os.fstat(self._handle).st_size
@@ -96,8 +98,8 @@ class Journal:
         for number, action in enumerate(actions, 1):
             if action is None:
                 raise TPNError(
-                    f"{self.file} is damaged in line {number}: its checksum does not fit. Restore the file from a "
-                    "copy, or delete this line to go on without the action in it."
+                    f"{self.file} is damaged in line {number}: its checksum does not match. Restore the file from a "
+                    "copy, or delete this line to continue without the action in it."
                 )
         if tail:
             self._set_aside(tail, len(content) - len(tail))

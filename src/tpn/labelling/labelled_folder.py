@@ -38,10 +38,10 @@ class LabelledFolder:
     def check(self) -> None:
         """Refuse labels that are too few to tell classes apart."""
         if not self.labels:
-            raise TPNError(f"None of the {len(self.names):,} images in {self.path} has a label: label some.")
+            raise TPNError(f"None of the {len(self.names):,} images in {self.path} has a label: label some of them.")
         if len(self.classes) < 2:
             raise TPNError(
-                f"All labels are {self.classes[0]!r}: there is nothing to tell apart. Label another class too."
+                f"All labels are {self.classes[0]!r}: there must be at least two classes. Label another class too."
             )
 
 

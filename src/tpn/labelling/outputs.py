@@ -33,7 +33,7 @@ class Outputs:
             check_target(path)
         for path in written:
             if uses[os.path.realpath(path)] > 1:
-                raise TPNError(f"{path} would have two uses: choose another --out, --page, --copy-to or --export.")
+                raise TPNError(f"{path} would be used twice: choose another --out, --page, --copy-to or --export.")
         for path in self.files.values():
             if path.is_file() and not force:
                 raise TPNError(f"{path} exists: choose another --out, or replace it with --force.")

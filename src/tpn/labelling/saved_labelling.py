@@ -79,7 +79,7 @@ def load_labelling(file: Path) -> Labelling:
         classes = [str(name) for name in facts["classes"]]
         fits = features.ndim == 2 and codes.shape == (len(features),) and features.dtype == np.float32
         if not fits or codes.max() >= len(classes) or len(set(codes[codes >= 0].tolist())) != len(classes):
-            raise TPNError(f"{file} is damaged: its labels do not fit its features.")
+            raise TPNError(f"{file} is damaged: its labels do not match its features.")
         if not np.isfinite(features).all():
             raise TPNError(f"{file} is damaged: it has features that are not finite.")
         return Labelling(features, codes, classes, str(facts["backbone"]), str(facts["key"]), dict(facts["parameters"]))

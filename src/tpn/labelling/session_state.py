@@ -211,17 +211,17 @@ def class_name(given: Any) -> str:
 def check_colour(colour: Any) -> str:
     """Return a colour as #rrggbb, or empty."""
     if not isinstance(colour, str) or (colour and (len(colour) != 7 or colour[0] != "#")):
-        raise TPNError(f"A colour must be as #rrggbb, not {colour!r}.")
+        raise TPNError(f"A colour must have the form #rrggbb, not {colour!r}.")
     if colour and any(digit not in "0123456789abcdef" for digit in colour[1:].lower()):
-        raise TPNError(f"A colour must be as #rrggbb, not {colour!r}.")
+        raise TPNError(f"A colour must have the form #rrggbb, not {colour!r}.")
     return str(colour).lower()
 
 
 def _check_change(change: Any) -> dict[str, Any]:
     if not isinstance(change, dict) or change.get("to") not in ("label", "clear", *MARKS):
-        raise TPNError("Each of changes must have `to`: label, none, skip or clear.")
+        raise TPNError("Each change must have `to`: label, none, skip or clear.")
     if not all(isinstance(path, str) for path in _list(change.get("paths"), "paths")):
-        raise TPNError("Each of paths must be text.")
+        raise TPNError("Each path must be text.")
     return change
 
 

@@ -67,7 +67,7 @@ class Embedder:
         with computing(self.threads, self.device) as device:
             network = find_network(self.options, device, self.cache)
             if network.key != key:
-                raise TPNError(f"This node has other weights of {network.name} than the one that the command runs on.")
+                raise TPNError(f"This node has other weights of {network.name} than the node that runs the command.")
             self.loaded = self.loaded or network.load()
             loaded = self.loaded
             once = LazyNetwork(key, lambda: loaded, network.name)
@@ -113,7 +113,7 @@ def embed_on_ray(
             except ray.exceptions.RayError as failure:
                 reason = " ".join(str(failure).split())[:300]
                 raise TPNError(
-                    f"Workers failed {RETRIES} times: {reason} What is done is kept: run the command again."
+                    f"Workers failed {RETRIES} times: {reason} What is done is kept: run the command again to continue."
                 ) from failure
             free.append(actor)
             advance(len(plan.shards[number]))

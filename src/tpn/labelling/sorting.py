@@ -24,7 +24,7 @@ def check_sorting(target: Path, folder: Path) -> None:
         raise TPNError(f"{target} exists and is not an empty folder: choose another, or remove it.")
     above = next(parent for parent in place.parents if parent.exists())
     if not above.is_dir() or not os.access(above, os.W_OK):
-        raise TPNError(f"{target} cannot be made: {above} is {'read-only' if above.is_dir() else 'a file'}.")
+        raise TPNError(f"{target} cannot be created: {above} is {'read-only' if above.is_dir() else 'a file'}.")
     if place.is_relative_to(folder):
         raise TPNError(f"{target} lies among the images of {folder}: choose another folder.")
 

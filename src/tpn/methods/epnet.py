@@ -39,7 +39,7 @@ class EPNetConfig(TransformConfig):
         for name, least in (("embedding_alpha", 0), ("label_alpha", 1e-6)):
             if not least <= getattr(self, name) < 1:
                 flag = name.replace("_", "-")
-                raise TPNError(f"--{flag} must be from {least:g} to below 1, not {getattr(self, name)}.")
+                raise TPNError(f"--{flag} must be at least {least:g} and below 1, not {getattr(self, name)}.")
         if not 0 <= self.classifier_weight < float("inf"):
             raise TPNError(f"--classifier-weight must be at least 0, not {self.classifier_weight}.")
 

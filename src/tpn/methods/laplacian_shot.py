@@ -34,7 +34,7 @@ class LaplacianShotConfig(HeadConfig):
     rectify: bool = True
     """Rectify the prototypes as BD-CSPN does. The paper does so for balanced queries only."""
     rounds: int = 20
-    """The most updates of the labels."""
+    """The maximum number of updates of the labels."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -19,7 +19,7 @@ class LogisticRegressionConfig(HeadConfig):
     inverse_penalty: float = 10.0
     """C: the weight of the cross-entropy against half the squared weights, as in scikit-learn."""
     steps: int = 200
-    """The most steps of the optimiser."""
+    """The maximum number of steps of the optimiser."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

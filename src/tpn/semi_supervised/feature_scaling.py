@@ -18,7 +18,7 @@ SAFE_EXPONENT = 40
 
 
 class FeatureScaler(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Take roots of features, centre them, scale them to length one, and keep their principal components.
+    """Take square roots of features, centre them, scale them to length one, and keep their principal components.
 
     After the projection they are scaled to length one again. The nearest neighbours of such features are those of the
     highest cosine similarity. Fewer dimensions save time, and cost no accuracy. `tpn label` does this to the features
@@ -29,8 +29,8 @@ class FeatureScaler(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     n_components : int, default=256
         The number of principal components to keep. With at most as many features or samples, all features are kept.
     power : "auto" or float, default="auto"
-        The power of the features, of which the sign is kept. "auto" is 0.5 if no feature in `fit` is negative, as after
-        a rectifier, which leaves few large features among many small ones; and 1 otherwise.
+        The power to which features are raised; their sign is kept. "auto" is 0.5 if no feature in `fit` is negative,
+        as after a ReLU, which leaves few large features among many small ones; and 1 otherwise.
 
     Attributes
     ----------

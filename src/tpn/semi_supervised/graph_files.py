@@ -87,7 +87,7 @@ def open_graph(folder: Path, n_jobs: int | None) -> tuple[PointGraph, dict[str, 
             n_jobs,
         )
     except (KeyError, TypeError, ValueError, OSError, EOFError, IndexError) as failure:
-        raise TPNError(f"The graph in {folder} cannot be used: {failure}. Make it again from the points.") from failure
+        raise TPNError(f"The graph in {folder} cannot be used: {failure}. Save it again with save_graph.") from failure
     return graph, content, arrays
 
 

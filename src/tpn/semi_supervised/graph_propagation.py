@@ -75,7 +75,7 @@ class GraphPropagation:
         if not hasattr(self, "_transduction"):
             check_is_fitted(self, "classes_")
         if not isinstance(self._graph, PointGraph):
-            raise ValueError("Only a graph that was built from points is saved; a precomputed one you have already.")
+            raise ValueError("save_graph saves only graphs that fit has built from points, not a precomputed graph.")
         details = {"n_samples": self._n_samples, "n_features": self.n_features_in_}
         save_graph(
             self._graph, Path(folder), details, {"sample_weight": self._sample_weight, "left_out": self._left_out}
@@ -83,7 +83,7 @@ class GraphPropagation:
 
     @classmethod
     def from_graph(cls, folder: str | Path, **params: Any) -> "Self":
-        """Open a graph that `save_graph` wrote: its arrays are memory-mapped, so that this takes no time.
+        """Open a graph that `save_graph` wrote: its arrays are memory-mapped, so that this takes almost no time.
 
         Parameters
         ----------
@@ -108,7 +108,7 @@ class GraphPropagation:
             "length_scale": "local" if graph.common_scale is None else graph.common_scale / graph.range.factor,
         }
         if twice := sorted(set(own) & set(params)):
-            raise ValueError(f"{twice[0]} is a property of the graph that was saved: it is {own[twice[0]]!r}.")
+            raise ValueError(f"{twice[0]} is a property of the saved graph ({own[twice[0]]!r}): leave it out.")
         model = cls(**own, **params)
         model.n_features_in_ = int(details["n_features"])
         model._start(graph, int(details["n_samples"]), arrays.get("sample_weight"))
@@ -175,7 +175,7 @@ class GraphPropagation:
         if n_unreached := int(self.unreached_.sum()):
             warnings.warn(
                 f"No label reaches {n_unreached} of {self._n_samples} points on the graph: their labels are those of "
-                "the prior model alone. More neighbours (n_neighbors) connect more points.",
+                "the prior model alone. A larger n_neighbors connects more points.",
                 TPNWarning,
                 stacklevel=4,
             )

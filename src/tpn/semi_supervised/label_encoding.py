@@ -37,7 +37,7 @@ class Labels:
         if not (present := np.bincount(self.codes[kept], minlength=len(self.classes)) > 0).all():
             name = self.classes[~present].tolist()[0]
             raise ValueError(
-                f"All labelled points of class {name!r} have weight 0: there would be a class without labels."
+                f"All labelled points of class {name!r} have weight 0: give one a weight above 0, or remove the labels."
             )
         places = (nodes.of(self.points[kept]), self.codes[kept])
         return sparse.csr_array(sparse.coo_array((weights[kept], places), shape=(number, len(self.classes))))

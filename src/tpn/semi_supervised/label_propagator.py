@@ -39,18 +39,19 @@ class LabelPropagator(GraphPropagation, OutOfSamplePrediction, BaseEstimator):  
     estimator : {"auto", "discriminant", "linear", "prototypes", "none"} or classifier, default="auto"
         The prior model, fitted on the labelled points: linear discriminant analysis ("discriminant"), logistic
         regression ("linear"), a softmax over cosines to the class means ("prototypes"), the same class balance for all
-        points ("none"), or any classifier with `predict_proba`. "auto" is "discriminant" for dense points of at most
-        1,024 features that are more than their features; otherwise "linear" up to 300 classes and "prototypes" beyond.
+        points ("none"), or any classifier with `predict_proba`. "auto" is "discriminant" if the
+        points are dense, have at most 1,024 features and outnumber their features; otherwise "linear" up to 300 classes
+        and "prototypes" beyond.
     rounds : int, default=2
-        How often the prior model is fitted again with pseudo-labels.
+        How often the prior model is fitted again, on pseudo-labels.
     class_prior : "estimated", array-like of shape (n_classes,), dict or None, default="estimated"
         The class balance of the unlabelled points, in the order of `classes_` or as a dict from class to balance.
         "estimated" draws the classes towards equal size, the more the fewer labels there are; None makes no correction.
     length_scale : "local" or float, default="local"
         The length scale of each point: the distance of its seventh neighbour ("local"), or one number for all.
     metric : {"euclidean", "cosine", "precomputed", "precomputed_affinity"}, default="euclidean"
-        The distance of points. "cosine" scales points to length one first. "precomputed" takes X as a sparse graph of
-        distances, as `KNeighborsTransformer` gives it (each stored entry is an edge), and "precomputed_affinity" as
+        The distance between points. "cosine" scales points to length one first. "precomputed" takes X as a sparse graph
+        of distances, as `KNeighborsTransformer` gives it (each stored entry is an edge), and "precomputed_affinity" as
         symmetric edge weights. Such a graph has no features, so there is no prior model, and `n_neighbors` and `search`
         have no effect.
     search : {"auto", "exact", "approximate"}, default="auto"
@@ -59,7 +60,7 @@ class LabelPropagator(GraphPropagation, OutOfSamplePrediction, BaseEstimator):  
     tol : float, default=1e-3
         The propagation has converged when its residual is this small, relative to the right-hand side.
     max_iter : int, default=1000
-        The most iterations of conjugate gradients.
+        The maximum number of iterations of conjugate gradients.
     n_jobs : int or None, default=None
         The number of threads. None means 1 unless in a `joblib.parallel_config` context, -1 all processors.
 

@@ -31,7 +31,7 @@ class LabelledSplit:
     shuffle : bool, default=True
         Choose the folds at random.
     random_state : int, RandomState instance or None, default=None
-        What the folds are drawn with; an integer gives the same folds each time.
+        The random generator, or its seed, that draws the folds; an integer gives the same folds each time.
 
     See Also
     --------

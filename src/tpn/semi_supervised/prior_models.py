@@ -69,7 +69,7 @@ def build_prior_model(
     if estimator == "none" or not n_features:
         return ConstantModel(np.full(n_classes, 1 / n_classes) if class_balance is None else class_balance)
     if estimator == "discriminant" and not dense:
-        raise ValueError('The \'estimator\' parameter cannot be "discriminant" for sparse points: take "linear".')
+        raise ValueError('The \'estimator\' parameter cannot be "discriminant" for sparse points: use "linear".')
     if estimator == "discriminant":
         return DiscriminantModel()
     return LinearModel() if estimator == "linear" else PrototypeModel()

@@ -101,7 +101,7 @@ class EmbeddingWorker:
         except Exception as failure:  # must be seen in the page, not only in the terminal
             self.error = (
                 f"Embedding has stopped ({failure!r}): the other pictures get no guesses. Your labels are safe; start "
-                "`tpn studio` again to go on."
+                "`tpn studio` again to continue."
             )
         self._changed()
 

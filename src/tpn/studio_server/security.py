@@ -29,7 +29,7 @@ HEADERS = {
 ENTER = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/">
 <link rel="icon" href="data:,"><title>tpn studio</title></head><body></body></html>"""
 """Leads to the page from inside: a redirect of another site's link would come without the strict cookie."""
-NO_TOKEN = "This page needs the address with the token that `tpn studio` has printed: open that one.\n"
+NO_TOKEN = "Open the address that `tpn studio` has printed: it contains a token, which this page needs.\n"
 
 
 class Guard:
@@ -90,7 +90,7 @@ class Guard:
         if not own or (site is not None and site != "same-origin"):
             return PlainTextResponse("Only this server's own page may write.\n", 403)
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            return PlainTextResponse("Only JSON is taken.\n", 415)
+            return PlainTextResponse("The request must be JSON.\n", 415)
         length = headers.get("content-length", "")
         if not length.isdigit() or int(length) > LARGEST_BODY:
             return PlainTextResponse("Too large.\n", 413)

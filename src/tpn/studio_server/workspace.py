@@ -92,11 +92,11 @@ class Workspace:
 
     def _with_paths(self, change: Any) -> dict[str, Any]:
         if not isinstance(change, dict):
-            raise TPNError("Each of changes must be an object.")
+            raise TPNError("Each change must be an object.")
         numbers = _list(change.get("images"))
         names = self.images.names
         if not all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n < len(names) for n in numbers):
-            raise TPNError(f"Images are numbers from 0 to {len(names) - 1}.")
+            raise TPNError(f"Images must be numbers from 0 to {len(names) - 1}.")
         rest = {key: change[key] for key in ("to", "label") if key in change}
         return {**rest, "paths": [names[number] for number in numbers]}
 

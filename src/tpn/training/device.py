@@ -94,7 +94,7 @@ def check_compiler(device: torch.device) -> None:
         torch.compile(torch.square)(torch.ones(2, device=device))
     except Exception as failure:  # torch.compile calls other programs and can fail in many ways
         reason = " ".join(str(failure).split())[:300]
-        raise TPNError(f"--compile does not work here: {reason} … Is there a C++ compiler?") from failure
+        raise TPNError(f"--compile does not work here: {reason} … Is a C++ compiler installed?") from failure
 
 
 def compilation_pays(config: RunConfig, execution: Execution) -> bool:

@@ -52,7 +52,7 @@ def check_resuming(run: Run, config: RunConfig, resume: bool) -> None:
     if before.data_digest != config.data_digest:
         raise TPNError(
             f"The run in {run.folder} was begun with other images than those that {config.data} has now. "
-            "Bring them back (--data, --image-size and --class-seed decide), or choose another --out."
+            "Restore them, or give the --data, --image-size and --class-seed of the run, or choose another --out."
         )
     settings = config.settings
     longer: dict[str, Any] = {
@@ -87,7 +87,7 @@ def announce(training: Training) -> None:
         say(f"Note: {'; '.join(changes)}, so this may not end in exactly the weights of an uninterrupted run.")
     longer = run.exists and run.read_config().settings.episodes != config.settings.episodes
     if longer and config.settings.schedule != "halve":
-        say("Note: the learning rate now falls towards the new end, unlike in one training of that length.")
+        say("Note: the number of episodes has changed, and with it the schedule of the learning rate.")
     way = validation_setting(config, training.validation).way
     if way != config.episode.way:
         say(f"Note: there are only {way} validation classes, so validation is {way}-way.")

@@ -70,7 +70,7 @@ def check_metrics(run: Run, validations: int) -> list[bytes]:
     """
     lines = run.metrics_file.read_bytes().splitlines(keepends=True) if run.metrics_file.is_file() else []
     if not validations <= len(lines) <= validations + 1:
-        known = f"knows of {validations}" if validations else "is missing or knows of no"
+        known = f"records {validations}" if validations else "is missing or records no"
         raise TPNError(
             f"{run.folder} is damaged: metrics.jsonl has {len(lines)} lines, but the checkpoint beside it {known} "
             "validations."

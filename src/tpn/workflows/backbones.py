@@ -49,9 +49,9 @@ class BackboneList(Result):
         others = [name for name in self.names if name not in {row["name"] for row in self.pretrained}]
         best = next(row["name"] for row in reversed(self.pretrained) if row["default"])
         lines += [
-            f"`tpn label` takes {best} by default, the strongest at hand (the table goes from weak to strong).",
-            "Also for --backbone: onnx:FILE, timm:MODEL, the folder of a run.",
-            f"To be trained, with tpn train --backbone: {', '.join(others)}.",
+            f"`tpn label` uses {best} by default, the strongest at hand (the table is ordered from weak to strong).",
+            "--backbone also takes onnx:FILE, timm:MODEL, or the folder of a run.",
+            f"Networks without weights, for tpn train --backbone: {', '.join(others)}.",
         ]
         return "\n".join(lines)
 
@@ -105,7 +105,7 @@ def get_backbone(name: str, *, cache: str | Path | None = None, progress: bool =
             say(f"{name} is at hand already: {at_hand(name, folder)}.")
         if not is_usable(network, folder):
             raise TPNError(
-                f"{name} is in the cache now, but runs by onnxruntime only: `pip install 'tpn[{network.extra}]'`."
+                f"{name} is in the cache now, but needs onnxruntime to run: `pip install 'tpn[{network.extra}]'`."
             )
         _measure(network, folder)
     return BackboneList(list_backbones(), [_row(network, folder)])

@@ -68,8 +68,8 @@ def compose(result: BenchmarkResult) -> Document:
         ]
     if BASELINE in result.infos:
         parts += [
-            Heading("What each head is worth"),
-            Paragraph(f"Paired differences in accuracy to {BASELINE}, the nearest class mean, in points."),
+            Heading("Differences from the nearest class mean"),
+            Paragraph(f"Paired differences in accuracy from {BASELINE}, the nearest class mean, in percentage points."),
             _differences(result, places),
         ]
     first = places[0]
@@ -95,7 +95,9 @@ def command(result: BenchmarkResult) -> str:
 def text_table(result: BenchmarkResult) -> str:
     """Return the accuracies as a table of text."""
     places, width = columns(result), max(map(len, result.infos))
-    lines = [f"{result.data}: {result.options.tasks:,} tasks in each setting; * is best, or within chance of it"]
+    lines = [
+        f"{result.data}: {result.options.tasks:,} tasks in each setting; *: the best, and those within chance of it"
+    ]
     lines.append(" " * (width + 2) + "  ".join(f"{f'{setting} {shot}-shot':>17}" for setting, shot in places))
     for head in result.infos:
         shown = []
@@ -208,7 +210,7 @@ def _settings(result: BenchmarkResult) -> Grid:
 
 def _tuning(result: BenchmarkResult) -> str:
     if not result.chosen:
-        return "All heads have their default settings, which are those of their papers where not said otherwise."
+        return "All heads have their default settings, which are those of their papers unless stated otherwise."
     return (
         "The settings of each head were chosen on the validation classes, never on these: those of the largest mean "
         f"accuracy over balanced and Dirichlet(2) queries, {result.options.tune_tasks} tasks each. No head is told "

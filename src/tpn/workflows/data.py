@@ -126,8 +126,8 @@ def data_info(source: Any, **options: Any) -> DataInfo:
 def prepare_data(source: Any, *, progress: bool = True, **options: Any) -> DataInfo:
     """Decode and resize all images of a source once, into a store in the cache folder.
 
-    Every function that needs the images does so by itself. A store that exists is compared with its checksums, and
-    rebuilt if it is damaged or its source has changed.
+    Every function that needs the images does this automatically. A store that exists is compared with its checksums,
+    and rebuilt if it is damaged or its source has changed.
 
     Parameters
     ----------

@@ -53,7 +53,7 @@ class Embedded(Result):
 def embed_images(source: str | Path, out: str | Path, *, progress: bool = True, **options: Any) -> Embedded:
     """Embed the images of a folder or a list into shards of features, here or on a Ray cluster.
 
-    Each shard is complete on disk before it counts: a call that was interrupted goes on where it was. Read the result
+    Each shard is complete on disk before it counts: an interrupted call continues where it was. Read the result
     with `tpn.open_features(out)`, which has `names` and is taken by `tpn.label_folder(features=out)` and
     `tpn.LabelPropagator`.
 

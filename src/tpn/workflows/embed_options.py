@@ -14,7 +14,7 @@ class EmbedOptions(NetworkOptions, DeviceOptions, CacheOptions):
     """How to embed images into shards."""
 
     shard_size: int = 4096
-    """Images in a shard: what is lost at most if the work is interrupted."""
+    """Images in a shard. An interruption loses only shards that are not complete."""
     ray: str | None = None
     """Embed on the Ray cluster at this address (auto: the cluster of this computer; local: start one here). All nodes
     must see the images, and the cache or --weights, under the same paths. Needs the extra tpn[ray]."""

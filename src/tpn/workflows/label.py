@@ -45,8 +45,8 @@ def label_folder(folder: str | Path, *, progress: bool = True, **options: Any) -
     Returns
     -------
     FolderLabels
-        Labels and confidences of all images, and suggestions what to label next. It prints as a table of the classes;
-        `to_dataframe()` has a row for each image, and `write_csv` and `write_page` write files.
+        Labels and confidences of all images, and suggestions of what to label next. It prints as a table of the
+        classes; `to_dataframe()` has a row for each image, and `write_csv` and `write_page` write files.
 
     Examples
     --------
@@ -91,8 +91,8 @@ def label_folder(folder: str | Path, *, progress: bool = True, **options: Any) -
         classes = set(labels.values()) | ({"none of the classes"} if none & set(names) else set())
         if len(classes) < 2 and not (settings.suggest and not labels):
             raise TPNError(
-                f"Of the images that can be read, {'those of one class only' if classes else 'none'} have labels: "
-                "there must be labelled images of at least two classes."
+                f"Of the images that can be read, {'only those of one class' if classes else 'none'} have labels: "
+                "label images of at least two classes."
             )
         found = label_images(
             images.path, names, labels, none, connected.graph, settings.suggest, settings.max_per_class
@@ -101,7 +101,7 @@ def label_folder(folder: str | Path, *, progress: bool = True, **options: Any) -
         if found.unreached:
             warnings.warn(
                 f"No label reaches {found.unreached:,} of {len(names):,} images on the graph: their labels are "
-                "those of the linear model alone. More --neighbours connect more images.",
+                "those of the prior model alone. A larger --neighbours connects more images.",
                 TPNWarning,
                 stacklevel=2,
             )

@@ -60,12 +60,12 @@ class LabelOptions(NetworkOptions, DeviceOptions, CacheOptions, SessionOptions):
     save: Path | None = None
     """Save the labelling (features, labels, settings) for new images: tpn predict --labelling FILE NEW ..."""
     min_confidence: float = 0.0
-    """Leave images without a label whose confidence is below this (0 to 1): doubtful ones, and those of no class."""
+    """Leave images whose confidence is below this (0 to 1) without a label: doubtful ones, and those of no class."""
     suggest: int = 0
-    """Suggest this many images whose labels would help most; a list beside --out is to be filled in. Without any label,
-    they are a first set that covers the folder."""
+    """Suggest this many images whose labels would help most, in a list beside --out for you to fill in. Without any
+    label, they are a first set that covers the folder."""
     max_per_class: int | None = None
-    """The most suggestions that have the same class as their guess (default: no limit)."""
+    """The largest number of suggestions with the same guess (default: no limit)."""
     length_scale: Literal["local", "learned"] = "local"
     """The length scale of each image in the graph: the distance of its seventh neighbour (local), or the one that a run
     of tpn (--backbone) has learned."""
@@ -75,7 +75,7 @@ class LabelOptions(NetworkOptions, DeviceOptions, CacheOptions, SessionOptions):
     """The weight of an image's neighbours, at least 0 and below 1; the rest is the weight of the prior model (default:
     0.9 with one label of each class, down to 0.8 with many)."""
     rounds: int = 2
-    """How often the prior model is fitted again, with what was propagated."""
+    """How often the prior model is fitted again, on the propagated labels."""
     class_prior: Literal["estimated", "none"] = "estimated"
     """The class balance: draw classes towards equal size, the more the fewer labels there are; or correct nothing."""
     force: Flag = False

@@ -13,6 +13,7 @@ from tpn.paper.budget import BUDGETS
 from tpn.paper.experiments import EXPERIMENTS, find_experiment
 from tpn.progress import say, showing
 from tpn.results import Result
+from tpn.text import counted
 from tpn.workflows.keywords import build, refuse_unknown, takes
 from tpn.workflows.paper_options import PaperOptions
 
@@ -190,8 +191,9 @@ def _reproduce(name: str, options: PaperOptions) -> PaperResult:
         if not options.report_only:
             sweep(out / "results")
             say(
-                f"{experiment.where}: {len(experiment.cells)} cells from {len(planned.jobs)} trainings on "
-                f"{images.spec}, {options.budget} budget, in {out}; logs are in {out / 'logs'}"
+                f"{experiment.where}: {counted(len(experiment.cells), 'cells')} from "
+                f"{counted(len(planned.jobs), 'trainings')} on {images.spec}, "
+                f"{options.budget} budget, in {out}; logs are in {out / 'logs'}"
             )
             outcome = do_jobs(planned.first, workers, options.at_once, "first stage") if planned.first else outcome
             if outcome.stopped_by is None and not outcome.failures:

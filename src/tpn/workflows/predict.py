@@ -31,7 +31,7 @@ from tpn.workflows.keywords import build, refuse_unknown, takes
 from tpn.workflows.predict_options import PredictOptions
 
 PathLike: TypeAlias = str | os.PathLike[str]
-BETTER = "For photographs leave out the run: then the best network at hand embeds them, as in `tpn label`."
+BETTER = "For photographs, leave out the run: the best network at hand then embeds them, as in `tpn label`."
 
 
 @dataclass(frozen=True)

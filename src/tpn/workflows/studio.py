@@ -19,7 +19,7 @@ def studio(folder: str | Path, **options: Any) -> "Studio":
     """Open a folder of images in the studio: a page in the browser where a few labels spread to all images.
 
     The call returns at once; the server runs in the background until `close`, or until the process ends. Labels are
-    kept in the session of the folder as they are given, and the next call goes on from there.
+    kept in the session of the folder as they are given, and the next call continues from there.
 
     Parameters
     ----------

@@ -8,6 +8,7 @@ from tpn.paper.report.document import Command, Document, Grid, Heading, Paragrap
 from tpn.paper.report.numbers import UNTRAINED, is_untrained, main_table, paired_table, reference, solver_table
 from tpn.paper.report.report import NAMES, Report
 from tpn.paper.report.trainings import settings_table, trainings_table
+from tpn.text import counted
 
 
 def compose(report: Report) -> Document:
@@ -42,8 +43,8 @@ def introduction(report: Report) -> str:
     experiment = report.experiment
     return (
         f"{experiment.where} of Liu et al., Learning to Propagate Labels: Transductive Propagation Network for "
-        f"Few-shot Learning (ICLR 2019), reproduced with tpn: {len(experiment.cells)} numbers from "
-        f"{len(report.plan.jobs)} trainings."
+        f"Few-shot Learning (ICLR 2019), reproduced with tpn: "
+        f"{counted(len(experiment.cells), 'numbers')} from {counted(len(report.plan.jobs), 'trainings')}."
     )
 
 
@@ -97,7 +98,7 @@ def key(report: Report) -> str:
         sentences.append("The best of each column is marked.")
     if any(is_untrained(report, cell) for cell in experiment.cells):
         sentences.append(
-            f"{UNTRAINED}: training never improved on the first weights on validation, so these were tested."
+            f"{UNTRAINED}: training never improved on the initial weights in validation, so these were tested."
         )
     sentences.append(
         "Transduction: whether the queries of an episode share information, through the method (yes), through batch "

@@ -10,7 +10,7 @@ async function ask(path, options) {
     throw new Error("The studio does not answer. Is `tpn studio` still running? Nothing that was confirmed is lost.");
   }
   if (!answer.ok) {
-    let text = `The server refused (${answer.status}).`;
+    let text = `The server refused the request (${answer.status}).`;
     try { text = (await answer.json()).error || text; } catch { /* not JSON */ }
     throw Object.assign(new Error(text), { status: answer.status });
   }

@@ -49,7 +49,7 @@ function draw() {
   if (picture !== old) { picture.dataset.image = image; picture.src = `/thumbnails/${image}`; picture.alt = store.names[image]; picture.onerror = () => { picture.removeAttribute("src"); picture.alt = ""; }; }
   const parts = [picture, heading(image), guesses(image)];
   const doubt = store.state.check.find((one) => one.image === image && store.mark[image] === one.given);
-  if (doubt) parts.push(make("p", "warning", `You said ${nameOf(doubt.given)}. From all other labels it would be ${nameOf(doubt.other)} (${Math.round(100 * doubt.sure)} %).`));
+  if (doubt) parts.push(make("p", "warning", `You labelled it ${nameOf(doubt.given)}. The other labels suggest ${nameOf(doubt.other)} (${Math.round(100 * doubt.sure)} %).`));
   if (known && known.image === image) {
     if (known.near.length) parts.push(make("h3", "", shown(image) >= 0 && !isGiven(image) ? "Because of these" : "Nearest labelled pictures"), strip(known.near));
     if (known.alike.length > 1) parts.push(make("h3", "", "Near-duplicates"), strip(known.alike.filter((one) => one !== image).slice(0, 6)));

@@ -29,12 +29,12 @@ function open(title, ...content) {
 }
 
 const KEYS = [
-  ["1 … 9", "give the class with this number"], ["letters", "give the class that begins so, or a new one; Enter takes it"],
-  ["Enter", "accept the guess of what is selected"], ["0", "none of these classes"], [".", "skip: do not suggest it again"],
+  ["1 … 9", "give the class with this number"], ["letters", "give the class that begins with these letters, or a new one; Enter confirms"],
+  ["Enter", "accept the guess of each selected picture"], ["0", "none of these classes"], [".", "skip: do not suggest it again"],
   ["Delete", "remove the label"], ["Ctrl Z · Ctrl Shift Z", "undo · redo, without limit"],
-  ["← → ↑ ↓", "move; with Shift select"], ["Home End Page ↑ ↓", "move far"], ["Ctrl A", "select all of the view"], ["Esc", "select nothing; close"],
+  ["← → ↑ ↓", "move; with Shift: select"], ["Home End Page ↑ ↓", "move far"], ["Ctrl A", "select everything in the view"], ["Esc", "select nothing; close"],
   ["Space", "enlarge"], ["[ ]", "previous · next view or class"], ["/", "show only file names that contain a text"], ["#", "map"], ["Ctrl E", "export"], ["?", "these keys"],
-  ["click", "Ctrl: add to the selection; Shift: up to here; drag: rectangle"],
+  ["click", "select; with Ctrl: add to the selection; with Shift: select up to here; drag: select a rectangle"],
 ];
 
 export function helpDialog() {
@@ -87,7 +87,7 @@ export function importDialog() {
     if (!file.files.length) return;
     try {
       const done = await importList(file.files[0].name, await file.files[0].text());
-      message.textContent = [`${done.taken.toLocaleString("en")} labels taken. Undo takes them back.`, ...done.notes].join(" ");
+      message.textContent = [`${done.taken.toLocaleString("en")} labels imported. Undo removes them again.`, ...done.notes].join(" ");
       message.className = "message good";
       await Promise.all([loadState(), loadArrays()]);
     } catch (error) { message.textContent = error.message; message.className = "message bad"; }

@@ -90,7 +90,7 @@ function emptyText() {
     next: "Every picture has a label. Export them, or look through Check these once more.",
     doubtful: "Nothing is doubtful.", unfamiliar: "Nothing is unlike all classes.",
     check: "No label is contradicted by the others. (Each class needs three labels or more to be checked.)",
-    duplicates: store.state.progress.done < store.state.progress.total ? "Looked for once all pictures are embedded." : "There are no near-duplicates.",
+    duplicates: store.state.progress.done < store.state.progress.total ? "Near-duplicates are searched for once all pictures are embedded." : "There are no near-duplicates.",
     labelled: "No labels yet. Begin with Label next.", lasso: "Draw around pictures on the map.",
   };
   return texts[store.view.kind] || (VIEWS[store.view.kind] ? "" : "No picture is of this class yet.");

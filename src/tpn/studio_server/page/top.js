@@ -43,7 +43,7 @@ function draw() {
     byId(id).title = state[id] ? `${word}: ${state[id]}` : `Nothing to ${id}`;
   }
   byId("map-toggle").disabled = !state.map;
-  byId("map-toggle").title = state.map ? "All pictures, alike ones together (#)" : "The map is drawn when all pictures are embedded";
+  byId("map-toggle").title = state.map ? "All pictures, similar ones close together (#)" : "The map is drawn when all pictures are embedded";
   byId("network").textContent = !state.backbone ? "" : state.backbone === "features" ? "Features: your own" : `Network: ${state.backbone}`;
   byId("network").title = state.advice;
   showProgress(state.progress);
@@ -80,7 +80,7 @@ function standing(state) {
       const stop = next < 0.002;
       const text = stop ? "little" : `+${(100 * next).toFixed(1)} %`;
       const more = item(text, "from the next 20 labels");
-      more.title = stop ? "More labels bring little now: look through Doubtful and Check these, then export." : "If it goes on as with the last labels.";
+      more.title = stop ? "More labels bring little now: look through Doubtful and Check these, then export." : "Extrapolated from the effect of the labels so far.";
       parts.push(more);
     }
   } else if (state.classes.length > 1 && done < total && !state.progress.error) parts.push(make("span", "advice", "Guesses follow when more pictures are embedded"));

@@ -4,9 +4,9 @@ import { NONE, SKIP, isGiven, nameOf, shown, store } from "/page/store.js";
 
 export const VIEWS = {
   next: ["Label next", "What would help most, one after the other. Press a number, or type the first letters of a class."],
-  doubtful: ["Doubtful", "Guesses below 90 %, the most doubtful first. Enter accepts the guess of what is selected."],
+  doubtful: ["Doubtful", "Guesses below 90 %, the most doubtful first. Enter accepts the guess of each selected picture."],
   unfamiliar: ["Unfamiliar", "Unlike all classes so far: perhaps a class that has no label yet, or none of these (key 0)."],
-  check: ["Check these", "Your labels that all others contradict, the surest first."],
+  check: ["Check these", "Your labels that the other labels contradict, the surest first."],
   duplicates: ["Near-duplicates", "Pictures that are almost the same, side by side. A label for one counts for all of a group."],
   labelled: ["Labelled by you", "All labels that were given."],
   all: ["Everything", "All pictures, by file name."],
