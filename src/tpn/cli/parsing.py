@@ -4,8 +4,10 @@ import io
 import os
 import shutil
 import sys
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, fields, is_dataclass
+from types import ModuleType
 from typing import Any, TypeVar
 
 from tpn.cli.help import flag_name, help_text
@@ -43,10 +45,32 @@ def parse(kind: Any, prog: str, arguments: list[str], default: Any = None) -> An
     if shutil.get_terminal_size().columns < NARROWEST:  # the narrowest that tyro supports
         os.environ["COLUMNS"] = str(NARROWEST)
     try:
-        with redirect_stderr(messages), redirect_stdout(messages):
+        with redirect_stderr(messages), redirect_stdout(messages), _parsing_only():
             return tyro.cli(kind, prog=prog, args=arguments, default=default, config=(tyro.conf.OmitArgPrefixes,))
     except SystemExit:
         raise TPNError(_paragraph(messages.getvalue())) from None
+
+
+@contextmanager
+def _parsing_only() -> Iterator[None]:
+    """Keep tyro from what takes it as long as all the rest, and what nothing here needs.
+
+    It looks for help texts in the source of every class, although `help.py` writes ours; and it loads typeguard, to
+    check that our own defaults have the types of their fields.
+    """
+    from tyro import _docstrings
+
+    find_doc, checker = _docstrings.get_field_docstring, sys.modules.get("typeguard")
+    unchecking: Any = ModuleType("typeguard")
+    unchecking.check_type, unchecking.TypeCheckError = (lambda value, *_: value), TypeError
+    sys.modules["typeguard"] = checker or unchecking
+    _docstrings.get_field_docstring = lambda *_: None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        _docstrings.get_field_docstring = find_doc
+        if checker is None:
+            del sys.modules["typeguard"]
 
 
 def refuse_empty(arguments: list[str]) -> None:
