@@ -64,7 +64,7 @@ def _parsing_only() -> Iterator[None]:
     unchecking: Any = ModuleType("typeguard")
     unchecking.check_type, unchecking.TypeCheckError = (lambda value, *_: value), TypeError
     sys.modules["typeguard"] = checker or unchecking
-    _docstrings.get_field_docstring = lambda *_: None  # type: ignore[assignment]
+    _docstrings.get_field_docstring = lambda *_: None
     try:
         yield
     finally:

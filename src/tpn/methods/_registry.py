@@ -38,11 +38,11 @@ def register_method(method: AnyMethod) -> AnyMethod:
     return method
 
 
-def _from_packages(**chosen: str) -> Iterable["EntryPoint"]:
+def _from_packages() -> Iterable["EntryPoint"]:
     """Return the entry points of installed packages that provide methods."""
     from importlib.metadata import entry_points  # slow to load, and many commands name no method
 
-    return entry_points(group=ENTRY_POINTS, **chosen)
+    return entry_points(group=ENTRY_POINTS)
 
 
 def list_methods() -> list[str]:
@@ -60,7 +60,7 @@ def find_method(name: str) -> type[Method]:
     if name not in _METHODS:
         if name in _built_in():
             import_module(_module(name))
-        for point in _from_packages(name=name):
+        for point in (one for one in _from_packages() if one.name == name):
             _METHODS.setdefault(name, _checked(_loaded(point), name))
     if name not in _METHODS:
         near = get_close_matches(name, list_methods(), n=1)
