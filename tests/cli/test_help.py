@@ -53,6 +53,7 @@ ERRORS = [
     ["train", "tpn", "--lr", "-1"],
     ["splits", "tpn-semi", "--lr", "-1"],
     ["evaluate", "nowhere"],
+    ["label", "nowhere"],
     ["evaluate", "x", "--no-such"],
     ["compare", "a", "b"],
     ["plot", "a"],

@@ -8,6 +8,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 import tpn
+from tpn.cli.late_imports import load_scikit_learn
 from tpn.cli.parsing import parse
 from tpn.errors import TPNError
 from tpn.progress import say
@@ -38,6 +39,8 @@ def main(arguments: list[str]) -> int:
     if sum(argument.partition("=")[0] == "--labels" for argument in arguments) > 1:  # only the last would count
         raise TPNError("Give --labels once, with all lists behind it: --labels FILE.csv FILE.csv.")
     options: Label = parse(Label, "tpn label", arguments)
+    if options.folder.is_dir():
+        load_scikit_learn()
     found = tpn.label_folder(options.folder, **{name: getattr(options, name) for name in option_fields(LabelOptions)})
     if options.json:
         print(json.dumps(found.to_dict()))
