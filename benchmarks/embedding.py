@@ -72,7 +72,7 @@ def main() -> None:
                 flush=True,
             )
         folder, number = Path(name) / "350-500", SETS[350, 500]
-        for at_once in AT_ONCE:
+        for at_once in AT_ONCE if by == "PyTorch" else ():  # onnxruntime gets one image at a time
             with embedded_at_once(at_once):
                 calls = [cold(folder, network) for _ in range(ROUNDS)]
             speed, spent = (float(np.median([getattr(one, what) for one in calls])) for what in FIGURES)
