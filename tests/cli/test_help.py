@@ -50,7 +50,10 @@ ERRORS = [
     ["train", "no-such"],
     ["train", "tpn", "--no-such"],
     ["train", "tpn", "--episodes", "many"],
+    ["train", "tpn", "--lr", "-1"],
+    ["splits", "tpn-semi", "--lr", "-1"],
     ["evaluate", "nowhere"],
+    ["label", "nowhere"],
     ["evaluate", "x", "--no-such"],
     ["compare", "a", "b"],
     ["plot", "a"],
@@ -76,13 +79,23 @@ def test_help_and_common_errors_load_no_torch():
     subprocess.run([sys.executable, "-c", CODE, json.dumps([*HELP, *ERRORS])], check=True, capture_output=True)
 
 
-@pytest.mark.parametrize("arguments", [["label", "--help"], ["train", "tpn", "--help"], ["evaluate", "--help"]])
-def test_help_takes_little_cpu_time(arguments):
+QUICK = [
+    ["label", "--help"],
+    ["train", "tpn", "--help"],
+    ["evaluate", "--help"],
+    ["evaluate", "nowhere", "--shot", "many"],
+    ["train", "tpn", "--lr", "-1"],
+]
+
+
+@pytest.mark.parametrize("arguments", QUICK, ids=" ".join)
+def test_help_and_wrong_values_take_little_cpu_time(arguments):
     """The least of three, since a busy machine makes everything slower."""
     times = []
     for _ in range(3):
         before = os.times()
-        subprocess.run([sys.executable, "-m", "tpn", *arguments], check=True, capture_output=True)
+        ended = subprocess.run([sys.executable, "-m", "tpn", *arguments], check=False, capture_output=True)
+        assert ended.returncode == (0 if "--help" in arguments else 2)
         after = os.times()
         times.append(after.children_user + after.children_system - before.children_user - before.children_system)
     assert min(times) <= 0.6

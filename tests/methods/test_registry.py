@@ -56,7 +56,7 @@ def test_installed_packages_offer_methods_by_entry_points(own_registry, monkeypa
     def entry_points(group, name="offered"):
         return [Point()] if (group, name) == ("tpn.methods", "offered") else []
 
-    monkeypatch.setattr(registry, "entry_points", entry_points)
+    monkeypatch.setattr("importlib.metadata.entry_points", entry_points)
     offered = named("offered")
     assert "offered" in list_methods()
     assert find_method("offered") is offered

@@ -64,11 +64,19 @@ def train(kind: Any, prog: str, name: str, arguments: list[str]) -> int:
 
 
 def parse_training(kind: Any, prog: str, name: str, arguments: list[str]) -> Any:
-    """Parse the options of a training, with the settings of its method."""
-    settings = unchecked(method_settings(name))
+    """Parse the options of a training, with the settings of its method.
+
+    Settings that no training can have are refused here, before torch is loaded; a training that is resumed has others,
+    which its run knows.
+    """
+    checked = method_settings(name)
+    settings = unchecked(checked)
     settings.__doc__ = f"settings of {name}"
     defaults = kind[settings](settings=settings(), episode=TrainingEpisodes())
-    return parse(kind[settings], prog, arguments, defaults)
+    options = parse(kind[settings], prog, arguments, defaults)
+    if not options.resume:
+        checked(**given(options.settings, arguments))
+    return options
 
 
 def split_method(kind: Any, prog: str, arguments: list[str]) -> tuple[str, list[str]]:

@@ -1,6 +1,7 @@
 """A cache of features, by the content of image files. Each row carries a digest, which is checked on reading."""
 
 import hashlib
+import os
 import sqlite3
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -169,10 +170,10 @@ def path_key(file: Path) -> str:
     return str(file).encode("utf-8", "surrogateescape").hex() if not is_text(str(file)) else str(file)
 
 
-def facts_of(file: Path) -> str | None:
+def facts_of(file: Path | str) -> str | None:
     """Return size, modification time and inode: they change when a file is written."""
     try:
-        facts = file.stat()
+        facts = os.stat(file)
     except OSError:
         return None
     return f"{facts.st_size} {facts.st_mtime_ns} {facts.st_ino}"

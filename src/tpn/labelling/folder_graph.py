@@ -115,7 +115,7 @@ def source_of_files(network_key: str, folder: Path, names: Sequence[str]) -> str
     """Return a digest of a network and of the names, sizes and times of files: if it is the same, so are features."""
     digest = hashlib.sha256(network_key.encode())
     for name in names:
-        digest.update(f"\0{name}\0{facts_of(folder / name)}".encode(errors="surrogateescape"))
+        digest.update(f"\0{name}\0{facts_of(f'{folder}/{name}')}".encode(errors="surrogateescape"))
     return digest.hexdigest()
 
 

@@ -40,7 +40,7 @@ class Outputs:
 
     def check_apart_from(self, folder: Path, names: Iterable[str], force: bool = False) -> None:
         """Refuse a path that would harm the images."""
-        images = {str(folder / name) for name in names}
+        images = {os.path.join(folder, name) for name in names}
         for path in [*self.files.values(), *(export.path for export in self.exports if not export.folder)]:
             if os.path.realpath(path) in images:
                 raise TPNError(f"{path} is one of the images: choose another --out, --page or --export.")

@@ -1,15 +1,17 @@
 """The registry of methods. Lists, help texts, reports and the tests of all methods are generated from it."""
 
+from collections.abc import Iterable
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tpn.errors import TPNError
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from tpn.methods._config import Config
     from tpn.methods._method import Dimensions, Method
 else:  # listing names must not import torch, as loading a method does
@@ -36,9 +38,16 @@ def register_method(method: AnyMethod) -> AnyMethod:
     return method
 
 
+def _from_packages() -> Iterable["EntryPoint"]:
+    """Return the entry points of installed packages that provide methods."""
+    from importlib.metadata import entry_points  # slow to load, and many commands name no method
+
+    return entry_points(group=ENTRY_POINTS)
+
+
 def list_methods() -> list[str]:
     """Return the names of all methods: built in, registered, or from installed packages."""
-    return sorted({*_METHODS, *_built_in(), *(point.name for point in entry_points(group=ENTRY_POINTS))})
+    return sorted({*_METHODS, *_built_in(), *(point.name for point in _from_packages())})
 
 
 def all_methods() -> dict[str, type[Method]]:
@@ -51,7 +60,7 @@ def find_method(name: str) -> type[Method]:
     if name not in _METHODS:
         if name in _built_in():
             import_module(_module(name))
-        for point in entry_points(group=ENTRY_POINTS, name=name):
+        for point in (one for one in _from_packages() if one.name == name):
             _METHODS.setdefault(name, _checked(_loaded(point), name))
     if name not in _METHODS:
         near = get_close_matches(name, list_methods(), n=1)

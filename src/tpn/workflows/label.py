@@ -73,8 +73,6 @@ def label_folder(folder: str | Path, *, progress: bool = True, **options: Any) -
         check_computing(settings)
 
         from tpn.labelling.labelled_folder import find_images, read_known_labels
-        from tpn.labelling.session_guesses import label_images
-        from tpn.workflows.label_graph import connect_images
 
         images = find_images(Path(folder))
         outputs.check_apart_from(images.path, images.names, settings.force)
@@ -82,6 +80,9 @@ def label_folder(folder: str | Path, *, progress: bool = True, **options: Any) -
             needed = settings.suggest == 0 and session is None
             read_known_labels(images, settings.labels, needed)
             none = take_session(images, session, settings)
+        from tpn.labelling.session_guesses import label_images  # scikit-learn, which takes seconds to load
+        from tpn.workflows.label_graph import connect_images
+
         connected = connect_images(images, settings)
         names = connected.names
         for sentence in images.problems.sentences:
