@@ -5,6 +5,8 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 RUN    := runs/quickdraw
 FIRST  := runs/quickdraw-pretrained
+# Processes that run tests: one more than cores, since some tests wait (for a browser, for processes they started).
+WORKERS ?= 3
 
 .PHONY: setup run test pytest bench torture lint style types docs clean
 
@@ -38,7 +40,7 @@ test: style
 	$(MAKE) --jobs=2 types pytest
 
 pytest: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks

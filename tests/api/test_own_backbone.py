@@ -1,6 +1,5 @@
 """Any network: a module, what builds one, a registered name, an import path, or an installed package."""
 
-import os
 import subprocess
 import sys
 import textwrap
@@ -11,6 +10,7 @@ from torch import nn
 
 import tpn
 from tests.api.conftest import TINY
+from tests.processes import command, run
 from tpn.cli import main
 
 OWN = {name: value for name, value in TINY.items() if name != "backbone"}
@@ -32,8 +32,11 @@ def vectors(in_channels):
     return nn.Sequential(nn.Flatten(), nn.Linear(in_channels * 28 * 28, 16), nn.ReLU())
 
 
-@pytest.mark.parametrize("backbone", [Maps, vectors, vectors(1)], ids=["class", "function", "module"])
-@pytest.mark.parametrize("method", ["tpn", "protonet"])
+@pytest.mark.parametrize(
+    ("backbone", "method"),
+    [(Maps, "tpn"), (vectors, "protonet"), (vectors(1), "tpn")],
+    ids=["class", "function", "module"],
+)
 def test_train_resume_evaluate_and_load(backbone, method, tmp_path):
     whole = tpn.train(method, out=tmp_path / "whole", backbone=backbone, **OWN)
     tpn.train(method, out=tmp_path / "parts", backbone=backbone, **{**OWN, "episodes": 3})
@@ -130,6 +133,16 @@ PACKAGE = {
 }
 
 
+def use_installed(site, out):
+    """Train and test with what a package offers, in a process that finds it."""
+    sys.path.insert(0, site)
+    assert "tiny-net" in tpn.list_backbones()
+    assert "first-shot" in tpn.list_methods()
+    trained = tpn.train("first-shot", out=out, **OWN, backbone="tiny-net")
+    print(tpn.evaluate(trained, episodes=2, progress=False).to_dict()["method"])
+    return main(["methods"])
+
+
 def test_backbones_and_methods_of_an_installed_package(tmp_path):
     source, site = tmp_path / "source", tmp_path / "site"
     source.mkdir()
@@ -137,25 +150,15 @@ def test_backbones_and_methods_of_an_installed_package(tmp_path):
         (source / name).write_text(textwrap.dedent(text))
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
     subprocess.run([*install, "--target", str(site), str(source)], check=True, capture_output=True)
-    code = f"""
-        import tpn
-        assert "tiny-net" in tpn.list_backbones() and "first-shot" in tpn.list_methods()
-        run = tpn.train("first-shot", out={str(tmp_path / "run")!r}, **{ {**OWN, "backbone": "tiny-net"}!r})
-        print(tpn.evaluate(run, episodes=2, progress=False).to_dict()["method"])
-    """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])}
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, env=environment, cwd=tmp_path
-    )
-    assert done.stdout.strip() == "first-shot", done.stderr
-    command = [sys.executable, "-m", "tpn", "methods"]
-    assert "first-shot" in subprocess.run(command, capture_output=True, text=True, env=environment).stdout
-    without = subprocess.run(
-        [sys.executable, "-m", "tpn", "evaluate", str(tmp_path / "run")], capture_output=True, text=True
-    )
-    assert without.returncode == 2
-    assert "first-shot" in without.stderr
-    assert "not known here" in without.stderr
+    done = run(use_installed, str(site), str(tmp_path / "run"))
+    assert done.code == 0, done.error
+    tested, *listed = done.out.splitlines()
+    assert tested == "first-shot"
+    assert any(line.startswith("first-shot") for line in listed), "tpn methods has it"
+    without = run(command, ["evaluate", str(tmp_path / "run")])
+    assert without.code == 2
+    assert "first-shot" in without.error
+    assert "not known here" in without.error
 
 
 def test_a_method_of_ones_own(tmp_path):

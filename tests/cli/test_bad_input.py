@@ -9,6 +9,7 @@ import sys
 import pytest
 import torch
 
+from tests.processes import Ended, command, run
 from tests.tiny import tiny
 from tpn.cli import main
 from tpn.digests import with_digest
@@ -223,27 +224,31 @@ def test_a_plot_is_not_half_drawn_when_its_episode_is_impossible(refused, runs, 
 
 @pytest.mark.parametrize(
     "call",
-    ["methods | true", "--help | true", "methods >&-", "methods 2>&-", "--help > /dev/full", "methods > /dev/full"],
+    ["paper list | true", "--help | true", "paper list >&-", "paper list 2>&-", "--help > /dev/full"],
 )
 def test_nobody_listens(call):
-    """Output that nobody takes ends the command without a traceback."""
+    """Output that nobody takes ends a command without a traceback (these load no torch, and start quickly)."""
     done = subprocess.run(f"{sys.executable} -m tpn {call}", shell=True, capture_output=True, text=True, check=False)
     assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("environment", [{"PYTHONIOENCODING": "ascii"}, {"COLUMNS": "5"}, {"TERM": "dumb"}])
 def test_poor_terminals(runs, environment):
-    def run(*arguments):
-        call = [sys.executable, "-m", "tpn", *map(str, arguments)]
-        known = {**os.environ, **environment}
-        return subprocess.run(call, env=known, capture_output=True, text=True, check=False, timeout=60)
+    def ended(*arguments):
+        call = list(map(str, arguments))
+        if "PYTHONIOENCODING" not in environment:
+            return run(command, call, **environment)
+        done = subprocess.run(  # this is read when an interpreter starts
+            [sys.executable, "-m", "tpn", *call], env={**os.environ, **environment}, capture_output=True, text=True
+        )
+        return Ended(done.returncode, done.stdout, done.stderr)
 
-    done = run("evaluate", runs / "one", "--episodes", 2, "--threads", 1)
-    assert (done.returncode, done.stderr) == (0, "")
-    refused = run("evaluate", runs / "one", "--waay", 3)
-    assert refused.returncode == 2
-    assert refused.stderr.startswith("tpn: Unrecognized options: --waay")
-    assert run("methods", "--help").returncode == 0
+    done = ended("evaluate", runs / "one", "--episodes", 2, "--threads", 1)
+    assert (done.code, done.error) == (0, "")
+    refused = ended("evaluate", runs / "one", "--waay", 3)
+    assert refused.code == 2
+    assert refused.error.startswith("tpn: Unrecognized options: --waay")
+    assert ended("methods", "--help").code == 0
 
 
 def test_what_is_not_a_file_is_written_through_and_links_are_followed(runs, tmp_path):

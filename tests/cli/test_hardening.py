@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 
+from tests.processes import run
 from tests.tiny import tiny
 from tpn.cli import main
 from tpn.text import as_text, shortened
@@ -66,16 +67,15 @@ def test_python_callers_are_refused_too(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == []
 
 
-def run(*arguments, **options):
-    return subprocess.run([sys.executable, "-m", "tpn", *map(str, arguments)], capture_output=False, **options)
+def log_to_a_full_disk(arguments):
+    """Run a command whose standard error is a full disk."""
+    os.dup2(os.open("/dev/full", os.O_WRONLY), 2)
+    return main(arguments)
 
 
 def test_a_log_on_a_full_disk_does_not_end_a_training(tmp_path):
-    with open("/dev/full", "w") as full:
-        done = run(
-            "train", "protonet", *tiny(image_size=16, backbone="conv4-32"), "--out", tmp_path / "run", stderr=full
-        )
-    assert done.returncode == 0
+    settings = tiny(image_size=16, backbone="conv4-32")
+    assert run(log_to_a_full_disk, ["train", "protonet", *settings, "--out", str(tmp_path / "run")]).code == 0
     assert (tmp_path / "run" / "model.safetensors").is_file()
 
 
@@ -86,7 +86,8 @@ def test_output_that_nobody_takes(where, code):
         os.close(reader)
     else:
         writer = os.open(where, os.O_WRONLY)
-    done = run("methods", stdout=writer, stderr=subprocess.PIPE, text=True)
+    call = [sys.executable, "-m", "tpn", "paper", "list"]
+    done = subprocess.run(call, stdout=writer, stderr=subprocess.PIPE, text=True)
     os.close(writer)
     assert done.returncode == code
     assert "Traceback" not in done.stderr

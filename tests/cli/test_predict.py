@@ -36,7 +36,7 @@ FILES = [f"new {class_} {index}.png" for class_ in range(3) for index in range(3
 @pytest.fixture(scope="module")
 def maml_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("maml")
-    assert main(["train", "maml", *tiny(test_steps=2), "--out", str(folder / "run")]) == 0
+    assert main(["train", "maml", *tiny(inner_steps=1, test_steps=2), "--out", str(folder / "run")]) == 0
     return folder / "run"
 
 

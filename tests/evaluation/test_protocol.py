@@ -1,3 +1,5 @@
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -24,13 +26,18 @@ from tpn.methods.tpn import TPN, TPNConfig
 SETTING = Setting(way=3, shot=1, query=5)
 
 
-@pytest.fixture
-def method(drawings):
+@pytest.fixture(scope="module")
+def built(drawings):
     torch.manual_seed(0)
     built = TPN(TPNConfig(k=5), Dimensions(1, 28, 3, 1, 50)).train()
     for _ in range(30):  # until its running statistics are those of the drawings
         built.initialise(draw_task(sampler(drawings, way=3), 1))
     return built
+
+
+@pytest.fixture
+def method(built):
+    return copy.deepcopy(built)
 
 
 class Counting(Method):

@@ -3,6 +3,8 @@
 import inspect
 import re
 from dataclasses import fields, is_dataclass, replace
+from functools import partial
+from itertools import product
 
 import numpy as np
 import pytest
@@ -10,6 +12,9 @@ import torch
 
 from tests.conftest import draw_task, noise, sampler
 from tests.tiny import tiny
+from tpn.backbones import _registry as registry
+from tpn.backbones.conv4 import Conv4, WideMaps
+from tpn.backbones.resnet12 import ResNet12
 from tpn.cli import main
 from tpn.episodes.episode_sampler import draw_episodes
 from tpn.episodes.setting import Setting
@@ -27,15 +32,35 @@ from tpn.training import loop, setup
 from tpn.training.optimiser import build_optimiser
 from tpn.training.stopping import Stopped
 
-pytestmark = pytest.mark.parametrize("name", list_methods())
+METHODS = list_methods()
+HEADS = {name for name in METHODS if issubclass(find_method(name), Head)}
+"""They are tested on features, of one backbone."""
+TRAINED = [
+    name for name in METHODS if name == "classifier-baseline" or find_method(name).learn is not ClassifierTraining.learn
+]
+"""Without those that are trained as the classifier baseline is, by the same code."""
+EVERY = pytest.mark.parametrize("name", METHODS)
+
+NARROW = {
+    "conv4": partial(Conv4, filters=16),
+    "conv4-32": partial(Conv4, filters=8),
+    "conv4-maps": partial(WideMaps, filters=8),
+    "residual": partial(ResNet12, filters=(4, 8, 8, 12)),
+}
+"""Backbones as the methods have them, and a residual one, but with few filters: nothing tested here depends on that."""
 
 
-@pytest.fixture(params=["own", "resnet12-16"])
-def backbone(request, name):
-    """The backbone that the method has if none is named, and a residual one."""
-    if request.param != "own" and issubclass(find_method(name), Head):
-        pytest.skip("heads are tested on features")
-    return find_method(name).Config().backbone if request.param == "own" else request.param
+def on_backbones(names):
+    """Test methods with the backbone that they have if none is named and, but for heads, with a residual one."""
+    pairs = [(name, find_method(name).Config().backbone) for name in names]
+    pairs += [(name, "residual") for name in names if name not in HEADS]
+    return pytest.mark.parametrize(("name", "backbone"), pairs)
+
+
+@pytest.fixture(autouse=True)
+def narrow_backbones(monkeypatch):
+    for name, network in NARROW.items():
+        monkeypatch.setitem(registry._BACKBONES, name, network)
 
 
 def quick(name):
@@ -77,6 +102,7 @@ def training_sampler(method, split):
     return type(method).sampler(split, Setting(**SETTING), method.config, 0)
 
 
+@EVERY
 def test_it_says_what_it_is(name):
     info = find_method(name).info
     assert info.name == name
@@ -85,6 +111,7 @@ def test_it_says_what_it_is(name):
     assert find_method(name).__doc__
 
 
+@EVERY
 def test_its_settings_are_documented_and_can_be_changed(name):
     kind = find_method(name).Config
     assert replace(kind(), episodes=7).episodes == 7
@@ -93,6 +120,7 @@ def test_its_settings_are_documented_and_can_be_changed(name):
         assert re.search(rf'^    {field.name}: .*\n    """\S', sources, re.MULTILINE), f"{field.name} has no docstring"
 
 
+@on_backbones(METHODS)
 def test_scores_have_a_row_per_query_and_a_column_per_class(name, build, dimensions, drawings):
     method = build(dimensions)
     task, _ = embedded_task(method, drawings, **SETTING)
@@ -101,6 +129,7 @@ def test_scores_have_a_row_per_query_and_a_column_per_class(name, build, dimensi
     assert torch.isfinite(scores).all()
 
 
+@on_backbones(METHODS)
 @pytest.mark.parametrize(("size", "channels"), [(16, 1), (33, 3)])
 def test_it_takes_images_of_any_size_and_colour(name, build, size, channels):
     method = build(Dimensions(channels, size, 3, 2, 5))
@@ -108,14 +137,8 @@ def test_it_takes_images_of_any_size_and_colour(name, build, size, channels):
     assert method.score(task).shape == (2, 12, 3)
 
 
-def skip_common_training(name):
-    """Skip heads that are trained as the classifier baseline is, by the same code."""
-    if name != "classifier-baseline" and find_method(name).learn is ClassifierTraining.learn:
-        pytest.skip("it is trained as the classifier baseline is")
-
-
+@on_backbones(TRAINED)
 def test_every_parameter_that_is_not_frozen_moves_in_five_steps(name, build, dimensions, drawings):
-    skip_common_training(name)
     method = build(dimensions).train()
     drawn = training_sampler(method, drawings)
     method.initialise(draw_task(drawn, 1))
@@ -123,16 +146,15 @@ def test_every_parameter_that_is_not_frozen_moves_in_five_steps(name, build, dim
     optimiser = build_optimiser(method)
     for _ in range(5):
         optimiser.zero_grad()
-        learned = method.learn(draw_task(drawn, 2))
+        learned = method.learn(draw_task(drawn, 1))
         assert 0 <= learned.accuracy <= 1
         optimiser.step()
     for key, parameter in method.named_parameters():
         assert torch.equal(parameter, before[key]) != parameter.requires_grad, key
 
 
+@on_backbones([name for name in METHODS if find_method(name).info.equivariant])
 def test_relabelling_the_classes_permutes_the_scores(name, build, dimensions, drawings):
-    if not find_method(name).info.equivariant:
-        pytest.skip("it does not claim to")
     method = build(dimensions).double()
     task, _ = embedded_task(method.float(), drawings, **SETTING)
     method, order = method.double(), torch.tensor([2, 0, 1])
@@ -141,6 +163,7 @@ def test_relabelling_the_classes_permutes_the_scores(name, build, dimensions, dr
     torch.testing.assert_close(method.score(relabelled)[..., order], method.score(task))
 
 
+@on_backbones(METHODS)
 def test_a_batch_of_episodes_scores_as_they_do_one_by_one(name, build, dimensions, drawings):
     method = build(dimensions)
     task, episodes = embedded_task(method, drawings, episodes=3, **SETTING)
@@ -150,6 +173,7 @@ def test_a_batch_of_episodes_scores_as_they_do_one_by_one(name, build, dimension
         torch.testing.assert_close(batch[index], alone[0], rtol=1e-4, atol=1e-4)
 
 
+@on_backbones(METHODS)
 def test_other_queries_matter_just_if_it_is_transductive(name, build, dimensions, drawings):
     method = build(dimensions)
     method.train().initialise(draw_task(training_sampler(method, drawings), 1))
@@ -161,6 +185,7 @@ def test_other_queries_matter_just_if_it_is_transductive(name, build, dimensions
     assert same == (find_method(name).info.transduction == "no")
 
 
+@on_backbones(METHODS)
 def test_unlabelled_images_matter_just_if_it_says_so(name, build, dimensions, drawings):
     method = build(dimensions)
     method.train().initialise(draw_task(training_sampler(method, drawings), 1))
@@ -170,6 +195,7 @@ def test_unlabelled_images_matter_just_if_it_says_so(name, build, dimensions, dr
     assert same == (find_method(name).info.unlabelled == "ignores")
 
 
+@on_backbones(METHODS)
 def test_the_answers_are_not_in_what_it_scores(name, build, dimensions, drawings):
     method = build(dimensions)
     task, episodes = embedded_task(method, drawings, **SETTING)
@@ -178,8 +204,8 @@ def test_the_answers_are_not_in_what_it_scores(name, build, dimensions, drawings
     assert torch.equal(method.score(as_task(shuffled, task.inputs)), method.score(task))
 
 
+@on_backbones(TRAINED)
 def test_the_same_seed_gives_the_same_weights(name, build, dimensions, drawings):
-    skip_common_training(name)
 
     def weights():
         method = build(dimensions).train()
@@ -194,9 +220,9 @@ def test_the_same_seed_gives_the_same_weights(name, build, dimensions, drawings)
     assert all(torch.equal(one, other) for one, other in zip(weights(), weights(), strict=True))
 
 
+@on_backbones(TRAINED)
 def test_gradients_of_several_episodes_are_the_mean_of_each(name, build, dimensions, drawings):
     """Episodes of a step share no batch statistics."""
-    skip_common_training(name)
 
     def gradients(parts):
         method = build(dimensions).train()
@@ -209,6 +235,7 @@ def test_gradients_of_several_episodes_are_the_mean_of_each(name, build, dimensi
 
 
 RESUMED_DEEP = ("tpn", "maml", "tadam", "ada-resnet", "classifier-baseline")
+"""A residual backbone resumes in the others as it does in these."""
 
 
 def train_it(name, backbone, folder, *arguments):
@@ -216,12 +243,16 @@ def train_it(name, backbone, folder, *arguments):
     return main(["train", name, "--backbone", backbone, "--out", str(folder), *settings, *arguments])
 
 
+@pytest.mark.parametrize(
+    ("name", "backbone"),
+    [
+        *((name, find_method(name).Config().backbone) for name in TRAINED),
+        *((name, "residual") for name in RESUMED_DEEP),
+    ],
+)
 def test_stopped_and_resumed_it_ends_in_the_same_run_and_loaded_it_scores_as_trained(
     name, backbone, tmp_path, drawings, monkeypatch
 ):
-    skip_common_training(name)
-    if backbone == "resnet12-16" and name not in RESUMED_DEEP:
-        pytest.skip("a residual backbone resumes as it does in the methods of other kinds")
     trained = []
     with monkeypatch.context() as patch:
         patch.setattr(setup, "build_method", lambda *args: trained.append(build_method(*args)) or trained[-1])
@@ -255,18 +286,19 @@ def test_stopped_and_resumed_it_ends_in_the_same_run_and_loaded_it_scores_as_tra
     assert torch.equal(method.score(task), loaded.score(again))
 
 
-LABELS = {
+LABELS = {  # encoded before a method sees them
     "text": np.array(["zebra", "ant", "mole"]),
     "numbers": np.array([30, -7, 12]),
     "booleans": np.array([True, False, True]),
 }
 
 
-@pytest.mark.parametrize("kind", LABELS)
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [*((name, "text") for name in METHODS), *product(("protonet", "tpn", "maml"), ("numbers", "booleans"))],
+)
 def test_fitted_to_images_it_predicts_what_its_scores_say(name, kind, dimensions, drawings):
     names = LABELS[kind]
-    if kind != "text" and issubclass(find_method(name), Head):
-        pytest.skip("labels are encoded before a head sees them")
     classes = np.unique(names)
     method = builder(name, "conv4-32")(replace(dimensions, way=len(classes))).train()
     rows = np.concatenate([drawings.starts[class_] + np.arange(5) for class_ in range(len(classes))])
@@ -290,6 +322,7 @@ def test_fitted_to_images_it_predicts_what_its_scores_say(name, kind, dimensions
     np.testing.assert_allclose(probabilities, scores.softmax(-1), rtol=1e-4, atol=1e-5)
 
 
+@EVERY
 def test_fitted_to_what_it_cannot_use_it_says_so(name, dimensions, drawings):
     method, images = builder(name, "conv4-32")(dimensions), drawings.load(np.arange(6))
     with pytest.raises(TPNError, match=r"call fit\(support, labels\) first"):
@@ -304,6 +337,7 @@ def test_fitted_to_what_it_cannot_use_it_says_so(name, dimensions, drawings):
             method.fit(images, list("aaabbb"))
 
 
+@on_backbones(METHODS)
 def test_testing_leaves_it_as_it_was(name, build, dimensions, drawings):
     method = build(dimensions).train()
     before = {key: tensor.clone() for key, tensor in method.state_dict().items()}
@@ -329,10 +363,12 @@ def numbers_without_data(monkeypatch):
         )
 
 
+@pytest.mark.parametrize("name", [name for name in METHODS if not issubclass(find_method(name), Adapting)])
 def test_what_it_makes_is_where_its_inputs_are(name, dimensions, drawings, numbers_without_data):
-    """On torch's device without data, which bears no tensor that was left on the CPU."""
-    if issubclass(find_method(name), Adapting):
-        pytest.skip("gradients of gradients take minutes on that device")
+    """On torch's device without data, which bears no tensor that was left on the CPU.
+
+    Not of methods that adapt: gradients of gradients take minutes on that device.
+    """
     method = build_method(name, find_method(name).Config(**quick(name)), dimensions).to("meta").train()
 
     def moved(task):

@@ -22,7 +22,6 @@ ESTIMATORS = [
     LabelPropagator(),
     LabelPropagator(metric="cosine", estimator="linear"),
     LabelPropagator(metric="precomputed"),
-    make_pipeline(StandardScaler(), LabelPropagator()),
     make_pipeline(KNeighborsTransformer(n_neighbors=5, mode="distance"), LabelPropagator(metric="precomputed")),
 ]
 SEARCH = GridSearchCV(LabelPropagator(), {"alpha": [0.5, 0.9]}, cv=2)

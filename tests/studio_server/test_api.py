@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
+from tests.conftest import EXAMPLES
 from tests.studio_server.making import until
 from tpn.labelling.session_map import lay_out
 from tpn.labelling.session_neighbours import find_neighbours
@@ -229,7 +230,7 @@ change = st.dictionaries(
 body = st.dictionaries(st.sampled_from(FIELDS), st.one_of(words, st.lists(change, max_size=2)), max_size=5)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=4 * EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(["act", "export", "import"]), st.one_of(body, json_values))
 def test_whatever_is_sent_is_answered(client, workspace, where, sent):
     if where == "export" and isinstance(sent, dict):

@@ -9,7 +9,7 @@ from torch.amp import GradScaler
 
 from tests.conftest import draw_task, sampler
 from tests.processes import run
-from tests.tiny import tiny
+from tests.tiny import flags, tiny
 from tests.training.compiling import train_two_blocks, train_without_compiler
 from tests.training.making import make_steps, training_of
 from tests.training.test_resuming import assert_the_same
@@ -80,7 +80,8 @@ def test_a_step_with_gradients_that_overflow_is_left_out_and_the_scale_falls():
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_resuming_in_mixed_precision_is_exact(tmp_path, monkeypatch, precision):
-    call = ["train", "tpn", *TINY, "--episodes", "6", "--precision", precision, "--out"]
+    small = flags(episodes=6, image_size=16, backbone="conv4-32")  # processors are slow at it
+    call = ["train", "tpn", *TINY, *small, "--precision", precision, "--out"]
     assert main([*call, str(tmp_path / "unbroken")]) == 0
     step, made = loop.step, []
 
@@ -122,7 +123,8 @@ def test_a_device_that_is_not_there_is_refused(name):
 
 @pytest.mark.parametrize("name", ["maml", "reptile"])
 def test_what_adapts_its_weights_takes_bfloat16_but_not_float16(name, tmp_path, capsys):
-    call = ["train", name, *TINY, "--episodes", "2", "--out", str(tmp_path / "run")]
+    small = flags(episodes=2, image_size=16, inner_steps=1, test_steps=1)
+    call = ["train", name, *TINY, *small, "--out", str(tmp_path / "run")]
     assert main([*call, "--precision", "float16"]) == 2
     assert "too small for --precision float16" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

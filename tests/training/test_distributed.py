@@ -120,17 +120,15 @@ def without_start(statistics, name, updates):
     return (statistics - start * 0.9**updates) / (1 - 0.9**updates)
 
 
-def test_torchrun_trains_as_one_process_does(tmp_path):
+def test_two_processes_train_as_one_does(tmp_path):
     """In single precision, by gradient descent (Adam would make much of tiny differences): weights agree to some
     digits. Running statistics take in the episodes of a step side by side, not one after the other: they hold more of
     where they started, and the same of the episodes but for their weights."""
     call = ["train", "protonet", *SETTINGS, "--optimiser", "sgd", "--lr", "1e-3", "--out"]
-    done = subprocess.run(
-        [*TORCHRUN, *call, str(tmp_path / "two")], capture_output=True, text=True, timeout=100, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("Training protonet on") == 1
-    assert "Warning" not in done.stderr
+    [(codes, said)] = json.loads(run(launch_all, [{"arguments": [*call, str(tmp_path / "two")]}]).out)
+    assert codes == [0, 0], said
+    assert said.count("Training protonet on") == 1
+    assert "Warning" not in said
     assert main([*call, str(tmp_path / "one")]) == 0
     one, two = Run(tmp_path / "one"), Run(tmp_path / "two")
     assert one.read_config() == two.read_config()
@@ -152,7 +150,7 @@ def test_torchrun_trains_as_one_process_does(tmp_path):
     assert main([*call, str(two.folder), "--resume", "--episodes", "14"]) == 0  # one process can go on
 
 
-def test_torchrun_passes_on_a_signal_and_both_end_with_a_checkpoint(tmp_path):
+def test_torchrun_starts_both_passes_on_a_signal_and_they_end_with_a_checkpoint(tmp_path):
     """Not compiled, as a long training is by default: torchrun does not wait for the compiler, but kills after 30 s."""
     training = Run(tmp_path / "run")
     call = [*TORCHRUN, *TRAINING, str(training.folder), "--episodes", "100000", "--no-compile"]
@@ -161,6 +159,7 @@ def test_torchrun_passes_on_a_signal_and_both_end_with_a_checkpoint(tmp_path):
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=60)
+    assert said.count("Training protonet on") == 1
     assert "Stopped and saved at episode" in said
     state = read_tensors(training.checkpoint_file)[1]["state"]
     assert f"Stopped and saved at episode {state['episode']}." in said

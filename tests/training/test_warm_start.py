@@ -5,7 +5,7 @@ import shutil
 import pytest
 import torch
 
-from tests.tiny import tiny
+from tests.tiny import flags, tiny
 from tpn.cli import main
 from tpn.methods._registry import all_methods
 from tpn.runs.folder import Run
@@ -16,6 +16,7 @@ from tpn.training.stopping import Stopped
 
 SHORT = tiny(validate_every=4)
 STILL = tiny(validate_every=4, episodes=1, lr=1e-12)
+FEW_STEPS = flags(inner_steps=1, test_steps=1)
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +34,13 @@ def weights_of(method):
     return backbone.state_dict()
 
 
-@pytest.mark.parametrize("backbone", ["conv4", "resnet12-16"])
-@pytest.mark.parametrize("name", sorted(all_methods()))
+@pytest.mark.parametrize(
+    ("name", "backbone"),
+    [
+        *((name, "conv4") for name in sorted(all_methods())),
+        *((name, "resnet12-16") for name in ("tpn", "maml", "tadam", "ada-resnet", "snail", "tim")),  # one of each kind
+    ],
+)
 def test_every_method_starts_from_the_backbone_of_another_run(name, backbone, pretrained, tmp_path, monkeypatch):
     begun = []
 
@@ -75,9 +81,9 @@ def test_a_cosine_classifier_of_the_training_classes_is_taken_over(tmp_path):
 
 def test_what_does_not_fit_starts_anew(tmp_path):
     """The output layer of MAML for three classes is no start for four."""
-    assert main(["train", "maml", *SHORT, "--out", str(tmp_path / "three")]) == 0
-    call = ["train", "maml", *STILL, "--way", "4", "--init", str(tmp_path / "three"), "--out", str(tmp_path / "four")]
-    assert main(call) == 0
+    assert main(["train", "maml", *SHORT, *FEW_STEPS, "--out", str(tmp_path / "three")]) == 0
+    call = ["train", "maml", *STILL, *FEW_STEPS, "--way", "4", "--init", str(tmp_path / "three")]
+    assert main([*call, "--out", str(tmp_path / "four")]) == 0
     three, four = load(tmp_path / "three").state_dict(), load(tmp_path / "four").state_dict()
     assert four["network.head.weight"].shape[0] == 4
     torch.testing.assert_close(
@@ -86,7 +92,7 @@ def test_what_does_not_fit_starts_anew(tmp_path):
 
 
 def test_statistics_that_a_run_has_not_kept_are_gathered_anew(tmp_path):
-    assert main(["train", "maml", *SHORT, "--out", str(tmp_path / "maml")]) == 0
+    assert main(["train", "maml", *SHORT, *FEW_STEPS, "--out", str(tmp_path / "maml")]) == 0
     assert main(["train", "tpn", *SHORT, "--init", str(tmp_path / "maml"), "--out", str(tmp_path / "tpn")]) == 0
     assert load(tmp_path / "tpn").backbones[0].blocks[0].norm.running_mean is not None
 
