@@ -6,6 +6,9 @@ from torch import Tensor
 
 from tpn.propagation.batched_solve import one_thread
 
+SHORTEST = 1e-12
+"""The least length by which a point is divided."""
+
 
 def span_coordinates(
     points: Float[Tensor, "episode node feature"],
@@ -60,6 +63,12 @@ class InnerProducts:
         """Return the squared distances of the points to their sums weighted by A. `products` are `of(A)`, if known."""
         products = self.of(A) if products is None else products
         return (self.squares.unsqueeze(1) + (A * products).sum(-1, keepdim=True)).sub_(products, alpha=2)
+
+    def cosines(self, A: Float[Tensor, "episode way node"]) -> Float[Tensor, "episode way node"]:
+        """Return the cosines between the points and their sums weighted by A."""
+        products = self.of(A)
+        squares = (A * products).sum(-1, keepdim=True).clamp_min(0)
+        return products / squares.sqrt().clamp_min(SHORTEST) / self.squares.sqrt().clamp_min(SHORTEST).unsqueeze(1)
 
 
 def mean_weights(membership: Float[Tensor, "episode way node"]) -> Float[Tensor, "episode way node"]:
