@@ -132,8 +132,9 @@ def _by_image(
         at_once = max(1, min(room, EPISODES_AT_ONCE))
         for start in range(0, len(episodes), at_once):
             batch = episodes[start : start + at_once]
-            places = np.searchsorted(rows, np.stack([episode.images for episode in batch]))
-            yield batch, features[torch.from_numpy(places)]
+            places = torch.from_numpy(np.searchsorted(rows, np.stack([episode.images for episode in batch])))
+            gathered = features.index_select(0, places.flatten().to(features.device))  # copies whole rows: fast
+            yield batch, gathered.unflatten(0, places.shape)
 
     return embedded
 

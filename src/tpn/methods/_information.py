@@ -1,5 +1,6 @@
 """The mutual information between queries and their labels, and descent of prototypes along its gradient."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -30,12 +31,18 @@ class InformationLoss:
             return shannon
         return (1 - p.pow(self.alpha).sum(-1)) / (self.alpha - 1)
 
-    def entropy_slope(self, p: Float[Tensor, "episode way _"]) -> Float[Tensor, "episode way _"]:
-        """Return the derivative of the entropy by each probability, up to a constant that a softmax cancels."""
+    def times(self, factor: float) -> "InformationLoss":
+        """Return the loss times a factor."""
+        return InformationLoss(factor * self.support, factor * self.marginal, factor * self.conditional, self.alpha)
+
+    def entropy_slope(self, log_p: Float[Tensor, "episode way _"]) -> Float[Tensor, "episode way _"]:
+        """Return the derivative of the entropy by each probability, up to a constant that a softmax cancels.
+
+        Probabilities are given as logarithms. The least is that of the smallest positive number.
+        """
         if self.alpha == 1:
-            return -p.clamp_min(torch.finfo(p.dtype).tiny).log()
-        power = p if self.alpha == 2 else p.pow(self.alpha - 1)
-        return power * (-self.alpha / (self.alpha - 1))
+            return -log_p.clamp_min(math.log(torch.finfo(log_p.dtype).tiny))
+        return torch.exp((self.alpha - 1) * log_p) * (-self.alpha / (self.alpha - 1))
 
     def __call__(
         self,
@@ -57,12 +64,16 @@ class InformationLoss:
         Classes come before nodes, which is faster: there are few of them.
         """
         n_support, n_query = Y.shape[-1], logits.shape[-1] - Y.shape[-1]
-        p = logits.softmax(1)
-        known, unknown = p[..., :n_support], p[..., n_support:]
-        slope = self.conditional * self.entropy_slope(unknown)
-        slope = slope - self.marginal * self.entropy_slope(unknown.mean(-1, keepdim=True))
-        by_query = unknown * (slope - (unknown * slope).sum(1, keepdim=True)) / n_query
-        return torch.cat([(known - Y) * (self.support / max(n_support, 1)), by_query], dim=-1)
+        log_p = logits.log_softmax(1)
+        p = log_p.exp()
+        known = p[..., :n_support]
+        marginal = (p.sum(-1, keepdim=True) - known.sum(-1, keepdim=True)) / n_query
+        # all nodes as if they were queries, then the support: contiguous memory is faster than slices of it
+        on_marginal = self.entropy_slope(marginal.log()) * (-self.marginal / n_query)
+        weighted = p * torch.add(on_marginal, self.entropy_slope(log_p), alpha=self.conditional / n_query)
+        slopes = torch.addcmul(weighted, p, weighted.sum(1, keepdim=True), value=-1)
+        slopes[..., :n_support] = (known - Y) * (self.support / max(n_support, 1))
+        return slopes
 
 
 class Adam:
@@ -78,13 +89,22 @@ class Adam:
         self.mean: Tensor | None = None
         self.square: Tensor | None = None
 
-    def step(self, values: Tensor, slope: Tensor, factor: float = 1.0) -> Tensor:
-        """Return the values after a step against the slope, `factor` times as long."""
-        squares = slope.square()
+    def step(self, values: Tensor, slope: Tensor, factor: float = 1.0, squares: Tensor | None = None) -> Tensor:
+        """Return the values after a step against the slope, `factor` times as long.
+
+        With `entries`, `squares` may give the squared lengths of the rows of the slope.
+        """
+        if squares is None:
+            squares = slope.square() if self.entries is None else slope.square().sum(-1, keepdim=True)
         if self.entries is not None:
-            squares = squares.sum(-1, keepdim=True) / self.entries
-        self.mean = torch.lerp(slope, torch.zeros_like(slope) if self.mean is None else self.mean, FIRST)
-        self.square = torch.lerp(squares, torch.zeros_like(squares) if self.square is None else self.square, SECOND)
+            squares = squares / self.entries
+        if self.mean is None or self.square is None:
+            self.mean, self.square = torch.zeros_like(slope), torch.zeros_like(squares)
+        self.mean.lerp_(slope, 1 - FIRST)
+        self.square.lerp_(squares, 1 - SECOND)
         self.steps += 1
-        scale = (self.square / (1 - SECOND**self.steps)).sqrt() + LEAST
-        return values - factor * self.lr / (1 - FIRST**self.steps) * self.mean / scale
+        scale = (self.square / (1 - SECOND**self.steps)).sqrt_().add_(LEAST)
+        rate = -factor * self.lr / (1 - FIRST**self.steps)
+        if self.entries is None:
+            return torch.addcdiv(values, self.mean, scale, value=rate)
+        return torch.addcmul(values, self.mean, rate / scale)

@@ -18,18 +18,20 @@ def balanced_assignment(
     By default the classes are of equal size. `rows` are weights of the queries; those with weight 0 are left out, and
     `counts` must sum to the sum of the others. Rows are scaled last.
     """
-    weights = torch.exp(logits - logits.amax(-1, keepdim=True))
+    # classes first, then episodes: sums over few classes are fast where they are far apart in memory
+    weights = torch.exp(logits - logits.amax(-1, keepdim=True)).permute(2, 0, 1).contiguous()
     least = torch.finfo(weights.dtype).tiny
     if rows is None:
-        rows = torch.ones_like(weights[..., 0])
+        rows = torch.ones_like(weights[0])
     if counts is None:
-        counts = (rows.sum(-1, keepdim=True) / weights.shape[-1]).expand_as(weights[:, 0])
-    factor = torch.ones_like(counts)
+        counts = (rows.sum(-1, keepdim=True) / len(weights)).expand(-1, len(weights))
+    columns = counts.mT.unsqueeze(-1)
+    factor = torch.ones_like(columns)
     for _ in range(iterations):
-        row_factor = rows / torch.einsum("eqw,ew->eq", weights, factor).clamp_min(least)
-        factor = counts / torch.einsum("eqw,eq->ew", weights, row_factor).clamp_min(least)
-    scaled = weights * factor.unsqueeze(-2)
-    return rows.unsqueeze(-1) * scaled / scaled.sum(-1, keepdim=True).clamp_min(least)
+        row_factor = rows / (weights * factor).sum(0).clamp_min_(least)
+        factor = columns / (weights * row_factor).sum(-1, keepdim=True).clamp_min_(least)
+    scaled = weights * factor
+    return (rows * scaled / scaled.sum(0).clamp_min_(least)).permute(1, 2, 0)
 
 
 def log_probabilities(P: Float[Tensor, "*episode query way"]) -> Float[Tensor, "*episode query way"]:

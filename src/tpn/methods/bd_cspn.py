@@ -2,14 +2,15 @@
 
 from dataclasses import dataclass
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
 from tpn.methods._head import Head, HeadConfig, check_positive, together
 from tpn.methods._method import Info
-from tpn.methods._prototypes import class_means
 from tpn.methods._registry import register_method
+from tpn.methods._span import InnerProducts, mean_weights
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,8 @@ class BDCSPN(Head):
     ) -> Float[Tensor, "episode query way"]:
         if self.config.shift:
             query = shifted(support, query)
-        prototypes = rectified(support, Y, query, self.config.temperature)
-        return self.config.temperature * F.normalize(query, dim=-1) @ F.normalize(prototypes, dim=-1).mT
+        products, T = InnerProducts(together(support, query)), self.config.temperature
+        return T * products.cosines(rectified(products, Y.mT, T))[..., Y.shape[1] :].mT
 
 
 def shifted(
@@ -67,13 +68,11 @@ def shifted(
 
 
 def rectified(
-    support: Float[Tensor, "episode support feature"],
-    Y: Float[Tensor, "episode support way"],
-    query: Float[Tensor, "episode query feature"],
-    temperature: float,
-) -> Float[Tensor, "episode way feature"]:
-    """Return the weighted mean of each class's support and pseudo-labelled queries."""
-    prototypes, points = F.normalize(class_means(support, Y), dim=-1), together(support, query)
-    cosines = F.normalize(points, dim=-1) @ prototypes.mT
-    pseudo = F.one_hot(cosines[:, support.shape[1] :].argmax(-1), Y.shape[-1]).to(Y)
-    return class_means(points, together(Y, pseudo) * (temperature * cosines).softmax(-1))
+    products: InnerProducts, Y: Float[Tensor, "episode way support"], temperature: float
+) -> Float[Tensor, "episode way node"]:
+    """Return the prototypes as weights of the points: of each class's support and pseudo-labelled queries."""
+    way, n_support = Y.shape[1:]
+    queries = products.squares.shape[1] - n_support
+    cosines = products.cosines(mean_weights(F.pad(Y, (0, queries))))
+    pseudo = F.one_hot(cosines[..., n_support:].argmax(1), way).to(Y).mT
+    return mean_weights(torch.cat([Y, pseudo], dim=-1) * (temperature * cosines).softmax(1))

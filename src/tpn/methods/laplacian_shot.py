@@ -3,15 +3,16 @@
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int64
 from torch import Tensor
 
 from tpn.errors import TPNError
 from tpn.methods._config import check_at_least, check_rounds
-from tpn.methods._head import Head, HeadConfig
+from tpn.methods._head import Head, HeadConfig, together
 from tpn.methods._method import Info
-from tpn.methods._prototypes import class_means, squared_distances
 from tpn.methods._registry import register_method
+from tpn.methods._span import InnerProducts, mean_weights
 from tpn.methods.bd_cspn import rectified, shifted
 
 RECTIFYING = 10.0
@@ -71,26 +72,32 @@ class LaplacianShot(Head):
         Y: Float[Tensor, "episode support way"],
         query: Float[Tensor, "episode query feature"],
     ) -> Float[Tensor, "episode query way"]:
-        prototypes = class_means(support, Y)
+        n_support = Y.shape[1]
         if self.config.rectify:
             query = shifted(support, query)
-            prototypes = rectified(support, Y, query, RECTIFYING)
+        products = InnerProducts(together(support, query))
+        prototypes = mean_weights(F.pad(Y.mT, (0, query.shape[1])))
+        if self.config.rectify:
+            prototypes = rectified(products, Y.mT, RECTIFYING)
         weight = self.config.laplacian_weight
         if weight is None:
             weight = 0.7 if support.shape[1] == Y.shape[-1] else 0.3
-        nearest = nearest_queries(query, self.config.neighbours)
-        return smoothed(-squared_distances(query, prototypes), nearest, weight, self.config.rounds)
+        nearest = nearest_queries(products, n_support, self.config.neighbours)
+        distances = products.squared_distances(prototypes)[..., n_support:].mT.contiguous()
+        return smoothed(-distances, nearest, weight, self.config.rounds)
 
 
-def nearest_queries(query: Float[Tensor, "episode query feature"], k: int) -> Int64[Tensor, "episode query k"]:
+def nearest_queries(products: InnerProducts, n_support: int, k: int) -> Int64[Tensor, "episode query k"]:
     """Return the k nearest queries of each query, itself included."""
-    k = min(k, query.shape[1])
-    square = query.square().sum(-1)
-    parts = []
+    square, query = products.squares[:, n_support:], products.points[:, n_support:]
+    k, parts = min(k, query.shape[1]), []
     for first in range(0, query.shape[1], QUERIES_AT_ONCE):
-        rows = query[:, first : first + QUERIES_AT_ONCE]
-        nearness = 2 * rows @ query.mT - square.unsqueeze(1)
-        parts.append(nearness.topk(k, dim=-1).indices)
+        last = first + QUERIES_AT_ONCE
+        if products.matrix is None:
+            between = query[:, first:last] @ query.mT
+        else:
+            between = products.matrix[:, n_support:][:, first:last, n_support:]
+        parts.append(torch.sub(between, square.unsqueeze(1), alpha=0.5).topk(k, dim=-1).indices)
     return torch.cat(parts, dim=1)
 
 

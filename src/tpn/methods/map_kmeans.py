@@ -2,15 +2,16 @@
 
 from dataclasses import dataclass
 
+import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
 from tpn.methods._config import check_rounds
 from tpn.methods._head import Head, HeadConfig, check_positive, together
 from tpn.methods._method import Info
-from tpn.methods._prototypes import class_means, squared_distances
 from tpn.methods._registry import register_method
-from tpn.methods._span import span_coordinates
+from tpn.methods._span import InnerProducts, mean_weights
 from tpn.methods._transforms import Transform
 
 
@@ -57,10 +58,10 @@ class MAPKMeans(Head):
         Y: Float[Tensor, "episode support way"],
         query: Float[Tensor, "episode query feature"],
     ) -> Float[Tensor, "episode query way"]:
-        points, T = span_coordinates(together(support, query)), self.config.temperature
-        query = points[:, support.shape[1] :]
-        means = class_means(points[:, : support.shape[1]], Y)
+        n_support, T = support.shape[1], self.config.temperature
+        products, labels = InnerProducts(together(support, query)), Y.mT
+        means = mean_weights(F.pad(labels, (0, query.shape[1])))
         for _ in range(self.config.rounds):
-            p = (-T * squared_distances(query, means)).softmax(-1)
-            means = class_means(points, together(Y, p))
-        return -T * squared_distances(query, means)
+            p = (-T * products.squared_distances(means)).softmax(1)[..., n_support:]
+            means = mean_weights(torch.cat([labels, p], dim=-1))
+        return -T * products.squared_distances(means)[..., n_support:].mT

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
@@ -9,9 +11,8 @@ from tpn.errors import TPNError
 from tpn.methods._config import check_rounds
 from tpn.methods._head import Head, HeadConfig, check_positive, together
 from tpn.methods._method import Info
-from tpn.methods._prototypes import class_means, squared_distances
 from tpn.methods._registry import register_method
-from tpn.methods._span import span_coordinates
+from tpn.methods._span import InnerProducts, mean_weights
 from tpn.methods._transport import log_probabilities
 
 
@@ -63,13 +64,13 @@ class PADDLE(Head):
         Y: Float[Tensor, "episode support way"],
         query: Float[Tensor, "episode query feature"],
     ) -> Float[Tensor, "episode query way"]:
-        points, half = span_coordinates(together(support, query)), self.config.temperature / 2
-        query = points[:, support.shape[1] :]
-        w = class_means(points[:, : support.shape[1]], Y)
-        logits = -half * squared_distances(query, w)
+        n_support, half = support.shape[1], self.config.temperature / 2
+        products, labels = InnerProducts(together(support, query)), Y.mT
+        logits = -half * products.squared_distances(mean_weights(F.pad(labels, (0, query.shape[1]))))[..., n_support:]
         for _ in range(self.config.rounds):
-            p = logits.softmax(-1)
-            w = class_means(points, together(Y, p))
-            proportions = log_probabilities(p.mean(1, keepdim=True))
-            logits = -half * squared_distances(query, w) + self.config.proportion_weight * (1 + proportions)
-        return logits
+            p = logits.softmax(1)
+            w = mean_weights(torch.cat([labels, p], dim=-1))
+            proportions = log_probabilities(p.mean(-1, keepdim=True))
+            bonus = self.config.proportion_weight * (1 + proportions)
+            logits = bonus - half * products.squared_distances(w)[..., n_support:]
+        return logits.mT

@@ -10,9 +10,8 @@ from torch import Tensor
 from tpn.methods._config import check_rounds
 from tpn.methods._head import Head, HeadConfig, check_fraction, check_positive, together
 from tpn.methods._method import Info
-from tpn.methods._prototypes import class_means, squared_distances
 from tpn.methods._registry import register_method
-from tpn.methods._span import span_coordinates
+from tpn.methods._span import InnerProducts, mean_weights
 from tpn.methods._transforms import Transform
 from tpn.methods._transport import balanced_assignment, log_probabilities
 
@@ -66,19 +65,18 @@ class PTMAP(Head):
         Y: Float[Tensor, "episode support way"],
         query: Float[Tensor, "episode query feature"],
     ) -> Float[Tensor, "episode query way"]:
-        points = span_coordinates(centred_separately(support, query))
-        support, query = points[:, : support.shape[1]], points[:, support.shape[1] :]
-        centres = class_means(support, Y)
+        products, labels = InnerProducts(centred_separately(support, query)), Y.mT
+        centres = mean_weights(F.pad(labels, (0, query.shape[1])))
         for _ in range(self.config.rounds):
-            members = class_means(points, together(Y, self.assign(query, centres)))
-            centres = torch.lerp(centres, members, self.config.inertia)
-        return log_probabilities(self.assign(query, centres))
+            members = torch.cat([labels, self.assign(products, centres, query.shape[1]).mT], dim=-1)
+            centres = torch.lerp(centres, mean_weights(members), self.config.inertia)
+        return log_probabilities(self.assign(products, centres, query.shape[1]))
 
     def assign(
-        self, query: Float[Tensor, "episode query coordinate"], centres: Float[Tensor, "episode way coordinate"]
-    ) -> Float[Tensor, "episode query way"]:
-        """Return the assignment of each query to the classes."""
-        logits = -self.config.temperature * squared_distances(query, centres)
+        self, products: InnerProducts, centres: Float[Tensor, "episode way node"], queries: int
+    ) -> Float[Tensor, "episode {queries} way"]:
+        """Return the assignment of each query to the classes, whose centres are given by their weights."""
+        logits = -self.config.temperature * products.squared_distances(centres)[..., -queries:].mT
         return balanced_assignment(logits) if self.config.balanced else logits.softmax(-1)
 
 

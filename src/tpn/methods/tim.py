@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
@@ -11,9 +13,8 @@ from tpn.methods._config import check_rounds
 from tpn.methods._head import Head, HeadConfig, check_positive, together
 from tpn.methods._information import Adam, InformationLoss
 from tpn.methods._method import Info
-from tpn.methods._prototypes import class_means, squared_distances
 from tpn.methods._registry import register_method
-from tpn.methods._span import span_coordinates
+from tpn.methods._span import InnerProducts, mean_weights
 
 
 @dataclass(frozen=True)
@@ -72,28 +73,31 @@ class InformationHead(Head):
         Y: Float[Tensor, "episode support way"],
         query: Float[Tensor, "episode query feature"],
     ) -> Float[Tensor, "episode query way"]:
-        features, n_support = support.shape[-1], Y.shape[1]
-        points = span_coordinates(together(support, query))
-        w = self.minimise(points[:, :n_support], Y, points[:, n_support:], features)
-        return -self.config.temperature * squared_distances(points[:, n_support:], w)
+        products, labels = InnerProducts(together(support, query)), Y.mT
+        w = self.minimise(products, labels, mean_weights(F.pad(labels, (0, query.shape[1]))))
+        return -self.config.temperature * products.squared_distances(w)[..., Y.shape[1] :].mT
 
     def minimise(
         self,
-        support: Float[Tensor, "episode support coordinate"],
-        Y: Float[Tensor, "episode support way"],
-        query: Float[Tensor, "episode query coordinate"],
-        features: int,
-    ) -> Float[Tensor, "episode way coordinate"]:
-        """Return the prototypes that minimise the loss: by gradient descent, in coordinates of that many features."""
-        T, points, w = self.config.temperature, together(support, query), class_means(support, Y)
-        loss = self.information_loss(support.shape[1] / Y.shape[-1])
-        transposed, labels, adam = points.mT.contiguous(), Y.mT, Adam(self.config.step_size, entries=features)
+        products: InnerProducts,
+        Y: Float[Tensor, "episode way support"],
+        w: Float[Tensor, "episode way node"],
+    ) -> Float[Tensor, "episode way node"]:
+        """Return the weights of the prototypes that minimise the loss: by gradient descent from w.
+
+        The gradient by a prototype is a sum of points too, so that its weights and its inner products with all points
+        tell everything about it: no step computes with features. The factor of the logits is in the loss.
+        """
+        T, features = self.config.temperature, products.points.shape[-1]
+        loss = self.information_loss(Y.shape[-1] / Y.shape[-2]).times(2 * T)
+        adam, state = Adam(self.config.step_size, entries=features), torch.stack([w, products.of(w)])
         for _ in range(self.config.steps):
+            w, inner = state
             # -T‖z - w‖² without ‖z‖², which is the same for all classes
-            logits = T * (2 * w @ transposed - w.square().sum(-1, keepdim=True))
-            slopes = loss.slopes(logits, labels)
-            w = adam.step(w, 2 * T * (slopes @ points - slopes.sum(-1, keepdim=True) * w))
-        return w
+            slopes = loss.slopes(torch.sub(2 * T * inner, (w * inner).sum(-1, keepdim=True), alpha=T), Y)
+            slope = torch.stack([slopes, products.of(slopes)]).addcmul_(slopes.sum(-1, keepdim=True), state, value=-1)
+            state = adam.step(state, slope, squares=(slope[0] * slope[1]).sum(-1, keepdim=True))
+        return state[0]
 
 
 @register_method
@@ -119,33 +123,30 @@ class TIM(InformationHead):
 
     def minimise(
         self,
-        support: Float[Tensor, "episode support coordinate"],
-        Y: Float[Tensor, "episode support way"],
-        query: Float[Tensor, "episode query coordinate"],
-        features: int,
-    ) -> Float[Tensor, "episode way coordinate"]:
+        products: InnerProducts,
+        Y: Float[Tensor, "episode way support"],
+        w: Float[Tensor, "episode way node"],
+    ) -> Float[Tensor, "episode way node"]:
         if self.config.solver == "gd":
-            return super().minimise(support, Y, query, features)
-        return self.alternate(support, Y, query)
+            return super().minimise(products, Y, w)
+        return self.alternate(products, Y, w)
 
     def alternate(
         self,
-        support: Float[Tensor, "episode support coordinate"],
-        Y: Float[Tensor, "episode support way"],
-        query: Float[Tensor, "episode query coordinate"],
-    ) -> Float[Tensor, "episode way coordinate"]:
-        """Return the prototypes by alternating directions: labels q given w, then w given q."""
-        T, config, w = self.config.temperature, self.config, class_means(support, Y)
+        products: InnerProducts,
+        Y: Float[Tensor, "episode way support"],
+        w: Float[Tensor, "episode way node"],
+    ) -> Float[Tensor, "episode way node"]:
+        """Return the weights of the prototypes by alternating directions: labels q given w, then w given q."""
+        config, n_support = self.config, Y.shape[-1]
         power = 1 + config.conditional_weight
-        on_support, on_query = config.support_weight / power, support.shape[1] / query.shape[1]
+        share = torch.full_like(w[:1, :1], n_support / (w.shape[-1] - n_support))
+        share[..., :n_support] = config.support_weight / power
         for _ in range(config.rounds):
-            p_known = (-T * squared_distances(support, w)).softmax(-1)
-            p = (-T * squared_distances(query, w)).softmax(-1)
-            q = p.pow(power)
-            q = q / q.sum(1, keepdim=True).sqrt()
-            q = q / q.sum(-1, keepdim=True)
-            known = (Y - p_known).mT @ support + p_known.sum(1).unsqueeze(-1) * w
-            unknown = (q - p).mT @ query + p.sum(1).unsqueeze(-1) * w
-            total = on_support * Y.sum(1) + on_query * q.sum(1)
-            w = (on_support * known + on_query * unknown) / total.unsqueeze(-1)
+            p = (-config.temperature * products.squared_distances(w)).softmax(1)
+            q = p[..., n_support:].pow(power)
+            q = q / q.sum(-1, keepdim=True).sqrt()
+            q = torch.cat([Y, q / q.sum(1, keepdim=True)], dim=-1)
+            moved = share * (q - p) + (share * p).sum(-1, keepdim=True) * w
+            w = moved / (share * q).sum(-1, keepdim=True)
         return w
