@@ -15,12 +15,17 @@ from scipy import sparse
 from tpn.semi_supervised.sparse_graph import Graph
 from tpn.semi_supervised.threads import Map, threads
 
-COLUMNS = 64
-"""Classes that are solved for at once."""
-ROWS = 2**15
-"""Points that a thread handles at once."""
+COLUMNS = 128
+"""Classes that are solved for at once. The time goes into reading rows of scattered neighbours, and long rows are read
+faster than short ones."""
+BLOCK = 2**18
+"""Numbers that a thread handles at once: so few that they stay in its cache from one operation to the next."""
+FEWEST_ROWS = 2**9
+"""The fewest rows that a thread handles at once."""
 NEARLY_ALL = 0.9
 """Columns that have not converged before the first step are taken out of the others unless there are more than this."""
+MOST = 0.75
+"""The same after a step: then their directions have to be copied too."""
 
 
 @dataclass(frozen=True)
@@ -92,14 +97,18 @@ def conjugate_gradients(
     B and `start` are zero there, and so is the solution. Columns that have converged are left out once they are half of
     those that are worked on, or if they have converged before the first step.
     """
-    parts = [slice(first, min(first + ROWS, len(B))) for first in range(0, len(B), ROWS)]
+    rows = max(FEWEST_ROWS, BLOCK // max(1, B.shape[1]))
+    parts = [slice(first, min(first + rows, len(B))) for first in range(0, len(B), rows)]
     blocks = [_rows(S, part) for part in parts]
     still = [np.flatnonzero(fixed[part]) if fixed is not None else np.empty(0, np.int64) for part in parts]
     X = np.array(start, order="C")
     R = np.empty_like(X)
 
     def begin(part: slice, block: sparse.csr_array, zero: np.ndarray) -> np.ndarray:
-        R[part] = B[part] - (X[part] - alpha * (block @ X))
+        residual = block @ X
+        residual *= alpha
+        residual -= X[part]
+        np.add(residual, B[part], out=R[part])
         R[part][zero] = 0
         return np.stack([_dot(R[part], R[part]), _dot(B[part], B[part])])
 
@@ -110,29 +119,32 @@ def conjugate_gradients(
         AP[part][zero] = 0
         return _dot(P[part], AP[part])
 
-    def advance(part: slice, step: np.ndarray) -> np.ndarray:
-        X[part] += _scaled(P[part], step)
-        R[part] -= _scaled(AP[part], step)
+    def advance(part: slice, steps: np.ndarray) -> np.ndarray:
+        scaled = _scaled(P[part], steps)
+        X[part] += scaled
+        R[part] -= _scaled(AP[part], steps, out=scaled)
         return _dot(R[part], R[part])
 
-    def turn(part: slice, ratio: np.ndarray) -> None:
-        np.add(_scaled(P[part], ratio), R[part], out=P[part])
+    def turn(part: slice, ratios: np.ndarray) -> None:
+        _scaled(P[part], ratios, out=P[part])
+        P[part] += R[part]
 
     left, size = np.sum(list(run(begin, parts, blocks, still)), axis=0)
     enough, iterations = tol**2 * size, 0
     solution, columns = X, np.arange(X.shape[1])
     P, AP = R.copy(), np.empty_like(R)
     while iterations < max_iter and (active := left > enough).any():
-        if active.sum() <= len(active) * (NEARLY_ALL if iterations == 0 else 0.5):
+        if active.sum() <= len(active) * (NEARLY_ALL if iterations == 0 else MOST):
             if X is not solution:
                 solution[:, columns] = X
             columns, left, enough = columns[active], left[active], enough[active]
             X, R, P = (np.ascontiguousarray(values[:, active]) for values in (X, R, P))
             AP = np.empty_like(R)
-        step = _ratio(left, np.sum(list(run(multiply, parts, blocks, still)), axis=0))
-        before, left = left, np.sum(list(run(advance, parts, [step] * len(parts))), axis=0)
-        list(run(turn, parts, [_ratio(left, before)] * len(parts)))
+        steps = _ratio(left, np.sum(list(run(multiply, parts, blocks, still)), axis=0))
+        before, left = left, np.sum(list(run(advance, parts, [_repeated(steps, X, rows)] * len(parts))), axis=0)
         iterations += 1
+        if iterations < max_iter and (left > enough).any():
+            list(run(turn, parts, [_repeated(_ratio(left, before), X, rows)] * len(parts)))
     if X is not solution:
         solution[:, columns] = X
     return Solution(solution, iterations, bool((left <= enough).all()))
@@ -150,10 +162,16 @@ def _dot(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return np.asarray(np.einsum("ij,ij->j", left, right), np.float64)
 
 
-def _scaled(rows: np.ndarray, factors: np.ndarray) -> np.ndarray:
+def _repeated(factors: np.ndarray, rows: np.ndarray, number: int) -> np.ndarray:
+    """Return the factors of all columns, once for each of some rows, as one long row."""
+    return np.tile(factors.astype(rows.dtype), min(number, len(rows)))
+
+
+def _scaled(rows: np.ndarray, repeated: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     """Multiply each column by its factor: as one long row, since NumPy is slow on rows of few numbers."""
-    scaled: np.ndarray = rows.ravel() * np.tile(factors.astype(rows.dtype), len(rows))
-    return scaled.reshape(rows.shape)
+    out = np.empty_like(rows) if out is None else out
+    np.multiply(rows.ravel(), repeated[: rows.size], out=out.reshape(-1))
+    return out
 
 
 def _ratio(left: np.ndarray, right: np.ndarray) -> np.ndarray:
