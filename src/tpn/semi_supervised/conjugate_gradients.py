@@ -43,7 +43,7 @@ class SparsePropagation:
     def __init__(self, graph: Graph, labelled: np.ndarray, workers: int = 1) -> None:
         self.graph, self.labelled, self.workers = graph, labelled, workers
         known = np.flatnonzero(labelled)
-        self.from_labelled = graph.S[known].T  # S is symmetric, and rows are quickly found
+        self.from_labelled = graph.S[known].T.tocsr()  # S is symmetric, and rows are quickly found
         self.label_root = graph.root[known, None]
 
     def solve(
@@ -60,23 +60,34 @@ class SparsePropagation:
         Each row is the mean of its neighbours' rows (weighted by the edges) and of its own row of the prior P, so rows
         that sum to one keep doing so. A point without any edge keeps its prior. With F = D^-1/2 G this is the symmetric
         system (I - α D^-1/2 W D^-1/2) G = B, which conjugate gradients solve. For labelled points, G and B are zero.
-        From a good `start`, only the columns that have not converged yet are solved for.
+        It starts from zero, or from a good `start`, and then only columns that have not converged yet are solved for.
         """
         root = self.graph.root[:, None]
-        B = np.asarray(self.from_labelled @ (labels * self.label_root * labels.dtype.type(alpha)))
-        B += np.where(self.graph.isolated[:, None], 1, 1 - alpha).astype(prior.dtype) * root * prior
-        G = (prior if start is None else start) * root
-        B[self.labelled] = G[self.labelled] = 0
+        own = np.where(self.graph.isolated[:, None], 1, 1 - alpha).astype(prior.dtype) * root
+        given = labels * self.label_root * labels.dtype.type(alpha)
+        B, G = np.empty_like(prior), np.zeros_like(prior)
+
+        def assemble(part: slice) -> None:
+            np.multiply(prior[part], own[part], out=B[part])
+            B[part] += _rows(self.from_labelled, part) @ given
+            if start is not None:
+                np.multiply(start[part], root[part], out=G[part])
+
+        def finish(part: slice) -> None:
+            G[part] /= root[part]
+
         iterations, converged = 0, True
         with threads(self.workers) as run:
+            list(run(assemble, row_blocks(B)))
+            B[self.labelled] = G[self.labelled] = 0
             for first in range(0, B.shape[1], COLUMNS):
                 part = slice(first, first + COLUMNS)
                 solved = conjugate_gradients(
-                    self.graph.S, alpha, B[:, part], G[:, part], tol, max_iter, run, self.labelled
+                    self.graph.S, alpha, B[:, part], G[:, part], tol, max_iter, run, self.labelled, start is None
                 )
                 G[:, part] = solved.values
                 iterations, converged = max(iterations, solved.iterations), converged and solved.converged
-        G /= root
+            list(run(finish, row_blocks(G)))
         G[self.labelled] = labels
         return Solution(G, iterations, converged)
 
@@ -90,25 +101,28 @@ def conjugate_gradients(
     max_iter: int,
     run: Map = map,
     fixed: np.ndarray | None = None,
+    from_zero: bool = False,
 ) -> Solution:
     """Solve (I - αS) X = B for all columns at once, until the residual of each column is at most `tol` times its B.
 
     SciPy's solver takes one column at a time, and reads the graph again for each. Rows that are `fixed` take no part:
     B and `start` are zero there, and so is the solution. Columns that have converged are left out once they are half of
-    those that are worked on, or if they have converged before the first step.
+    those that are worked on, or if they have converged before the first step. If `start` is `from_zero`, nothing has to be
+    computed before the first step.
     """
-    rows = max(FEWEST_ROWS, BLOCK // max(1, B.shape[1]))
-    parts = [slice(first, min(first + rows, len(B))) for first in range(0, len(B), rows)]
+    parts = row_blocks(B)
     blocks = [_rows(S, part) for part in parts]
     still = [np.flatnonzero(fixed[part]) if fixed is not None else np.empty(0, np.int64) for part in parts]
     X = np.array(start, order="C")
     R = np.empty_like(X)
 
     def begin(part: slice, block: sparse.csr_array, zero: np.ndarray) -> np.ndarray:
-        residual = block @ X
-        residual *= alpha
-        residual -= X[part]
-        np.add(residual, B[part], out=R[part])
+        R[part] = B[part]
+        if not from_zero:
+            product = block @ X
+            product *= alpha
+            product -= X[part]
+            R[part] += product
         R[part][zero] = 0
         return np.stack([_dot(R[part], R[part]), _dot(B[part], B[part])])
 
@@ -141,13 +155,19 @@ def conjugate_gradients(
             X, R, P = (np.ascontiguousarray(values[:, active]) for values in (X, R, P))
             AP = np.empty_like(R)
         steps = _ratio(left, np.sum(list(run(multiply, parts, blocks, still)), axis=0))
-        before, left = left, np.sum(list(run(advance, parts, [_repeated(steps, X, rows)] * len(parts))), axis=0)
+        before, left = left, np.sum(list(run(advance, parts, [_repeated(steps, X, parts)] * len(parts))), axis=0)
         iterations += 1
         if iterations < max_iter and (left > enough).any():
-            list(run(turn, parts, [_repeated(_ratio(left, before), X, rows)] * len(parts)))
+            list(run(turn, parts, [_repeated(_ratio(left, before), X, parts)] * len(parts)))
     if X is not solution:
         solution[:, columns] = X
     return Solution(solution, iterations, bool((left <= enough).all()))
+
+
+def row_blocks(rows: np.ndarray) -> list[slice]:
+    """Split rows into blocks that stay in the cache of a thread."""
+    step = max(FEWEST_ROWS, BLOCK // max(1, rows.shape[1]))
+    return [slice(first, min(first + step, len(rows))) for first in range(0, len(rows), step)]
 
 
 def _rows(S: sparse.csr_array, part: slice) -> sparse.csr_array:
@@ -162,9 +182,9 @@ def _dot(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return np.asarray(np.einsum("ij,ij->j", left, right), np.float64)
 
 
-def _repeated(factors: np.ndarray, rows: np.ndarray, number: int) -> np.ndarray:
-    """Return the factors of all columns, once for each of some rows, as one long row."""
-    return np.tile(factors.astype(rows.dtype), min(number, len(rows)))
+def _repeated(factors: np.ndarray, rows: np.ndarray, parts: list[slice]) -> np.ndarray:
+    """Return the factors of all columns, once for each row of the largest part, as one long row."""
+    return np.tile(factors.astype(rows.dtype), parts[0].stop)
 
 
 def _scaled(rows: np.ndarray, repeated: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:

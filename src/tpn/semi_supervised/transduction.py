@@ -2,17 +2,18 @@
 
 What a change of the labels does not touch is kept: the graph, and for each round the weights of the prior model. Only the
 last round is solved to the tolerance, from the last solution. The rounds before it serve to fit the prior model, and
-take few steps, always from the prior: so they end the same, whatever was known before.
+take few steps, always from zero: so they end the same, whatever was known before.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy import sparse
 
 from tpn.semi_supervised import postprocessing as post
-from tpn.semi_supervised.conjugate_gradients import SparsePropagation
+from tpn.semi_supervised.conjugate_gradients import SparsePropagation, row_blocks
 from tpn.semi_supervised.evidence import ROWS, Evidence, Standardisation
 from tpn.semi_supervised.neighbours import Points
 from tpn.semi_supervised.prior_models import PriorModel
@@ -20,7 +21,8 @@ from tpn.semi_supervised.sparse_graph import Graph
 from tpn.semi_supervised.threads import threads
 
 EARLY_TOLERANCE = 0.1
-EARLY_STEPS = 1000
+"""The tolerance of the rounds before the last, which start from zero. On features of validation and training classes
+of miniImageNet, the accuracy with 5 labels of each class was the same as with 1e-3."""
 WALK_TOLERANCE = 1e-2
 """The tolerance of the random walks behind `familiarity_`."""
 WALK_CONTINUATION = 0.9
@@ -117,7 +119,7 @@ class Transduction:
             evidence = Evidence(self.points, self.standardise, labels, labelled, scores, self.mass, settings.workers)
             model = build_model().fit(evidence, earlier.model if earlier else None)
             if turn < count - 1:
-                steps, start = (max(settings.tol, EARLY_TOLERANCE), EARLY_STEPS), None
+                steps, start = (max(settings.tol, EARLY_TOLERANCE), settings.max_iter), None
             else:
                 steps, start = (settings.tol, settings.max_iter), previous.propagated if previous else None
             solution = system.solve(known, self.prior(model), settings.alpha, *steps, start)
@@ -126,9 +128,9 @@ class Transduction:
                     solution.values[~labelled], float(weight.sum()), settings.class_balance, mass, factors
                 )
             rounds.append(Round(model, factors))
-            scores = post.balance_classes(solution.values, factors)
+            scores = self._by_rows(partial(post.balance_classes, factors=factors), solution.values)
         assert scores is not None, "there is at least one round"
-        probabilities = post.calibrate(scores)
+        probabilities = self._by_rows(post.calibrate, scores)
         probabilities[labelled] = known
         walks = system.solve(
             np.ones_like(known[:, :1]),
@@ -146,6 +148,17 @@ class Transduction:
             solution.iterations,
             solution.converged,
         )
+
+    def _by_rows(self, function: Callable[[np.ndarray], np.ndarray], values: np.ndarray) -> np.ndarray:
+        """Apply a function of rows to all of them, in threads."""
+        results = np.empty_like(values)
+
+        def apply(part: slice) -> None:
+            results[part] = function(values[part])
+
+        with threads(self.workers) as run:
+            list(run(apply, row_blocks(values)))
+        return results
 
     def prior(self, model: PriorModel, points: Points | None = None) -> np.ndarray:
         """Return the class probabilities that a prior model predicts for points, by default for all nodes."""
