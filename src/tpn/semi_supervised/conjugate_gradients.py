@@ -106,9 +106,9 @@ def conjugate_gradients(
     """Solve (I - αS) X = B for all columns at once, until the residual of each column is at most `tol` times its B.
 
     SciPy's solver takes one column at a time, and reads the graph again for each. Rows that are `fixed` take no part:
-    B and `start` are zero there, and so is the solution. Columns that have converged are left out once they are half of
-    those that are worked on, or if they have converged before the first step. If `start` is `from_zero`, nothing has to be
-    computed before the first step.
+    B and `start` are zero there, and so is the solution. Columns that have converged are left out once they are a
+    quarter of those that are worked on, or a tenth before the first step. If `start` is zero (`from_zero`), its product
+    with the graph is not computed.
     """
     parts = row_blocks(B)
     blocks = [_rows(S, part) for part in parts]

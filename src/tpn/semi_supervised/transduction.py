@@ -1,8 +1,8 @@
 """Transduction: prior model and graph in turns, from a few labels to class probabilities of all nodes.
 
-What a change of the labels does not touch is kept: the graph, and for each round the weights of the prior model. Only the
-last round is solved to the tolerance, from the last solution. The rounds before it serve to fit the prior model, and
-take few steps, always from zero: so they end the same, whatever was known before.
+What a change of the labels does not touch is kept: the graph, and for each round the weights of the prior model. Only
+the last round is solved to the tolerance, from the last solution. The rounds before it serve to fit the prior model,
+and take few steps, always from zero: so they end the same, whatever was known before.
 """
 
 from collections.abc import Callable
