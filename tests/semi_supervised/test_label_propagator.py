@@ -164,7 +164,8 @@ def test_the_solution_does_not_depend_on_how_the_work_is_shared(monkeypatch):
     fixed = np.arange(90) < 5
     prior = rng.dirichlet(np.ones(5), 90)
     alone = SparsePropagation(graph_of(W), fixed).solve(np.eye(5), prior, 0.9, 1e-12)
-    monkeypatch.setattr(solver, "ROWS", 7)
+    monkeypatch.setattr(solver, "BLOCK", 35)
+    monkeypatch.setattr(solver, "FEWEST_ROWS", 7)
     shared = SparsePropagation(graph_of(W), fixed, workers=3).solve(np.eye(5), prior, 0.9, 1e-12)
     np.testing.assert_allclose(shared.values, alone.values, atol=1e-10)
 

@@ -1,32 +1,33 @@
 """Transduction: prior model and graph in turns, from a few labels to class probabilities of all nodes.
 
-What a change of the labels does not touch is kept: the graph, and for each round the weights of the prior model and the
-solution, from which the next call starts.
+What a change of the labels does not touch is kept: the graph, and for each round the weights of the prior model. Only
+the last round is solved to the tolerance, from the last solution. The rounds before it serve to fit the prior model,
+and take few steps, always from zero: so they end the same, whatever was known before.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy import sparse
 
 from tpn.semi_supervised import postprocessing as post
-from tpn.semi_supervised.conjugate_gradients import SparsePropagation
+from tpn.semi_supervised.conjugate_gradients import SparsePropagation, row_blocks
 from tpn.semi_supervised.evidence import ROWS, Evidence, Standardisation
 from tpn.semi_supervised.neighbours import Points
 from tpn.semi_supervised.prior_models import PriorModel
 from tpn.semi_supervised.sparse_graph import Graph
 from tpn.semi_supervised.threads import threads
 
-EARLY_TOLERANCE = 1e-3
-"""The least tolerance of the rounds before the last. With 1e-2, an update and a new fit differed in 0.6 % of the labels
-of overlapping classes; with this in 0.04 %."""
+EARLY_TOLERANCE = 0.05
+"""The tolerance of the rounds before the last, which start from zero. On features of validation and training classes
+of miniImageNet (2 seeds), the accuracy with 5 labels of each class was the same as with 1e-3; with 1 label it was
+between 1.0 points lower and 0.6 points higher."""
 WALK_TOLERANCE = 1e-2
 """The tolerance of the random walks behind `familiarity_`."""
 WALK_CONTINUATION = 0.9
 """The probability of each further step of the random walks behind `familiarity_`."""
-MOST_KEPT = 2**28
-"""The most numbers that are kept of the rounds before the last."""
 
 
 def automatic_alpha(labels_per_class: float) -> float:
@@ -53,8 +54,6 @@ class Round:
     """What a round ended with."""
 
     model: PriorModel
-    propagated: np.ndarray | None
-    """Scores of each node; None if they were too many to keep."""
     factors: np.ndarray
     """Factors of the classes, for their balance."""
 
@@ -65,6 +64,7 @@ class Result:
 
     rounds: list[Round]
     propagated: np.ndarray
+    """Scores of each node."""
     probabilities: np.ndarray
     labelled: np.ndarray
     walks: np.ndarray
@@ -80,10 +80,10 @@ class Result:
         """Return what to start from if the classes are those at these places now, or new ones (-1)."""
         rounds = []
         for one in self.rounds:
-            propagated = None if one.propagated is None else _columns(one.propagated, places)
             factors = np.where(places < 0, 1, one.factors[places])
-            rounds.append(Round(one.model.reorder(places) or one.model, propagated, factors))
-        return Result(rounds, self.propagated, self.probabilities, self.labelled, self.walks, 0, True)
+            rounds.append(Round(one.model.reorder(places) or one.model, factors))
+        propagated = _columns(self.propagated, places)
+        return Result(rounds, propagated, self.probabilities, self.labelled, self.walks, 0, True)
 
 
 class Transduction:
@@ -102,7 +102,7 @@ class Transduction:
     ) -> Result:
         """Propagate labels, given as the weight of each class in the labels of each node.
 
-        If there is a previous result for the same classes, each round starts from what it was there.
+        If there is a previous result for the same classes, prior models and the last round start from it.
         """
         number, n_classes = labels.shape
         weight = np.asarray(labels.sum(1)).ravel()
@@ -113,27 +113,25 @@ class Transduction:
         mass = self.mass[~labelled] if counted and self.mass is not None else None
         count = 1 if labelled.all() else settings.rounds + 1
         rounds: list[Round] = []
-        scores = None
+        factors, scores = np.ones(n_classes), None
         for turn in range(count):
             before = previous.rounds[turn] if previous is not None and turn < len(previous.rounds) else None
             earlier = before or (rounds[-1] if rounds else None)
-            start = before.propagated if before else None
-            if start is None and rounds:
-                start = rounds[-1].propagated
             evidence = Evidence(self.points, self.standardise, labels, labelled, scores, self.mass, settings.workers)
             model = build_model().fit(evidence, earlier.model if earlier else None)
-            tol = settings.tol if turn == count - 1 else max(settings.tol, EARLY_TOLERANCE)
-            solution = system.solve(known, self.prior(model), settings.alpha, tol, settings.max_iter, start)
-            factors = np.ones(n_classes)
+            if turn < count - 1:
+                steps, start = (max(settings.tol, EARLY_TOLERANCE), settings.max_iter), None
+            else:
+                steps, start = (settings.tol, settings.max_iter), previous.propagated if previous else None
+            solution = system.solve(known, self.prior(model), settings.alpha, *steps, start)
             if settings.correct_balance:
-                nearly = before.factors if before else None
                 factors = post.class_balance_factors(
-                    solution.values[~labelled], float(weight.sum()), settings.class_balance, mass, nearly
+                    solution.values[~labelled], float(weight.sum()), settings.class_balance, mass, factors
                 )
-            rounds.append(Round(model, solution.values, factors))
-            scores = post.balance_classes(solution.values, factors)
+            rounds.append(Round(model, factors))
+            scores = self._by_rows(partial(post.balance_classes, factors=factors), solution.values)
         assert scores is not None, "there is at least one round"
-        probabilities = post.calibrate(scores)
+        probabilities = self._by_rows(post.calibrate, scores)
         probabilities[labelled] = known
         walks = system.solve(
             np.ones_like(known[:, :1]),
@@ -142,8 +140,6 @@ class Transduction:
             WALK_TOLERANCE,
             start=None if previous is None else previous.walks[:, None],
         )
-        if sum(one.propagated.size for one in rounds[:-1] if one.propagated is not None) > MOST_KEPT:
-            rounds[:-1] = [Round(one.model, None, one.factors) for one in rounds[:-1]]
         return Result(
             rounds,
             solution.values,
@@ -153,6 +149,17 @@ class Transduction:
             solution.iterations,
             solution.converged,
         )
+
+    def _by_rows(self, function: Callable[[np.ndarray], np.ndarray], values: np.ndarray) -> np.ndarray:
+        """Apply a function of rows to all of them, in threads."""
+        results = np.empty_like(values)
+
+        def apply(part: slice) -> None:
+            results[part] = function(values[part])
+
+        with threads(self.workers) as run:
+            list(run(apply, row_blocks(values)))
+        return results
 
     def prior(self, model: PriorModel, points: Points | None = None) -> np.ndarray:
         """Return the class probabilities that a prior model predicts for points, by default for all nodes."""
