@@ -5,7 +5,7 @@ import time
 import torch
 
 from tpn.episodes.task import Task
-from tpn.methods._inference import testing
+from tpn.methods._inference import scores_of_batches, testing
 from tpn.methods._method import Dimensions
 from tpn.methods._registry import find_method
 
@@ -22,12 +22,15 @@ def seconds(name: str) -> float:
     labels = torch.arange(WAY).expand(AT_ONCE, -1)
     kind = find_method(name)
     head = kind(kind.Config(backbone="identity"), Dimensions(FEATURES, 1, WAY, 1, 2)).eval()
+
+    def task(first: int) -> Task:
+        places = rows[first : first + AT_ONCE]
+        inputs = features.index_select(0, places.flatten()).view(*places.shape, -1)
+        return Task(inputs, labels[: len(inputs)], WAY, QUERIES)
+
     start = time.perf_counter()
     with testing(head):
-        for first in range(0, TASKS, AT_ONCE):
-            places = rows[first : first + AT_ONCE]
-            inputs = features.index_select(0, places.flatten()).unflatten(0, places.shape)
-            head.score(Task(inputs, labels[: len(inputs)], WAY, QUERIES))
+        scores_of_batches(head, (([first], task(first)) for first in range(0, TASKS, AT_ONCE)))
     return time.perf_counter() - start
 
 

@@ -8,7 +8,7 @@ from tests.conftest import draw_task, noise, sampler
 from tpn.backbones.batch_norm import batch_statistics
 from tpn.episodes.episode_sampler import draw_episodes
 from tpn.episodes.setting import Setting
-from tpn.episodes.task import Role, as_task
+from tpn.episodes.task import Role, Task, as_task
 from tpn.errors import TPNError
 from tpn.evaluation.comparison import paired_differences
 from tpn.evaluation.intervals import mean_with_interval, percent
@@ -19,6 +19,7 @@ from tpn.evaluation.protocol import (
     transduction,
 )
 from tpn.methods._config import Config
+from tpn.methods._inference import finite_scores, scores_of_batches
 from tpn.methods._method import Dimensions, Info, Method, check_way_and_shot
 from tpn.methods._registry import build_method, find_method
 from tpn.methods.tpn import TPN, TPNConfig
@@ -260,3 +261,29 @@ def test_what_is_transductive():
 
     assert (of("tpn", "running"), of("tpn", "batch")) == ("yes", "yes")
     assert (of("protonet", "running"), of("protonet", "batch")) == ("no", "bn")
+
+
+def test_threads_that_take_batches_of_their_own_give_the_same_scores():
+    """As many batches as threads or more, fewer, and an error in one of them."""
+    head = find_method("laplacian-shot")(
+        find_method("laplacian-shot").Config(backbone="identity"), Dimensions(4, 1, 3, 1, 2)
+    ).eval()
+    torch.manual_seed(0)
+    labels = torch.arange(3).expand(2, -1)
+    batches = [([place], Task(torch.rand(2, 9, 4), labels, 3, 6)) for place in range(7)]
+    expected = [(drawn, finite_scores(head, task)) for drawn, task in batches]
+    for count in (0, 1, 2, 7):
+        before = torch.get_num_threads()
+        torch.set_num_threads(3)
+        try:
+            scored = scores_of_batches(head, iter(batches[:count]))
+            assert torch.get_num_threads() == 3
+            bad = Task(torch.full((2, 9, 4), torch.nan), labels, 3, 6)
+            with pytest.raises(TPNError, match="not finite"):
+                scores_of_batches(head, [*batches, ([7], bad)])
+            assert torch.get_num_threads() == 3
+        finally:
+            torch.set_num_threads(before)
+        assert [drawn for drawn, _ in scored] == [drawn for drawn, _ in expected[:count]]
+        for (_, got), (_, wanted) in zip(scored, expected, strict=False):
+            torch.testing.assert_close(got, wanted)

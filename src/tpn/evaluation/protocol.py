@@ -18,7 +18,7 @@ from tpn.episodes.setting import BatchNorm
 from tpn.episodes.task import Episode, as_task, query_labels
 from tpn.evaluation.intervals import Mean, mean_with_interval
 from tpn.images.split import Split
-from tpn.methods._inference import embed_in_batches, finite_scores, testing
+from tpn.methods._inference import embed_in_batches, scores_of_batches, testing
 from tpn.methods._method import Method
 
 Embedded = Iterator[tuple[list[Episode], Float[Tensor, "episode node *feature"]]]
@@ -99,7 +99,9 @@ def evaluate_each(
         embedded = _by_image(method, split, tests, advance)
     for episodes in tests:
         with testing(method), batch_statistics(method) if batch_norm == "batch" else nullcontext():
-            scores = [(batch, finite_scores(method, as_task(batch, inputs))) for batch, inputs in embedded(episodes)]
+            scores = scores_of_batches(
+                method, ((batch, as_task(batch, inputs)) for batch, inputs in embedded(episodes))
+            )
         yield measured(scores, time.perf_counter() - start)
         start = time.perf_counter()
 
@@ -134,7 +136,7 @@ def _by_image(
             batch = episodes[start : start + at_once]
             places = torch.from_numpy(np.searchsorted(rows, np.stack([episode.images for episode in batch])))
             gathered = features.index_select(0, places.flatten().to(features.device))  # copies whole rows: fast
-            yield batch, gathered.unflatten(0, places.shape)
+            yield batch, gathered.view(*places.shape, *features.shape[1:])
 
     return embedded
 

@@ -1,7 +1,11 @@
 """Inference: embedding images in batches and scoring tasks, without gradients of the weights."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import chain, islice
+from threading import Event, Lock
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -13,6 +17,7 @@ from tpn.errors import TPNError
 from tpn.methods._method import Method
 
 IMAGES_AT_ONCE = 64
+Drawn = TypeVar("Drawn")
 
 
 @contextmanager
@@ -63,6 +68,42 @@ def finite_scores(method: Method, task: Task) -> Float[Tensor, "episode query wa
             "diverged."
         )
     return scores
+
+
+def scores_of_batches(
+    method: Method, batches: Iterable[tuple[list[Drawn], Task]]
+) -> list[tuple[list[Drawn], Float[Tensor, "episode query way"]]]:
+    """Score batches of embedded episodes, each beside its episodes.
+
+    On a CPU every thread takes batches of its own: divided among threads, the small operations of a head take longer
+    than on one.
+    """
+    threads = torch.get_num_threads() if method.embeds and method.device.type == "cpu" else 1
+    first = list(islice(batches := iter(batches), 2))
+    if threads == 1 or len(first) == 1:
+        return [(drawn, finite_scores(method, task)) for drawn, task in chain(first, batches)]
+    places, lock, stopped = enumerate(chain(first, batches)), Lock(), Event()
+    results: dict[int, tuple[list[Drawn], Tensor]] = {}
+
+    def work() -> None:
+        torch.set_num_threads(1)
+        while not stopped.is_set():
+            with lock:
+                place, (drawn, task) = next(places, (-1, ([], None)))
+            if task is None:
+                return
+            results[place] = drawn, finite_scores(method, task)
+
+    try:
+        with ThreadPoolExecutor(threads) as pool:
+            try:
+                for thread in [pool.submit(work) for _ in range(threads)]:
+                    thread.result()
+            finally:
+                stopped.set()
+    finally:
+        torch.set_num_threads(threads)
+    return [results[place] for place in sorted(results)]
 
 
 def scores_of_task(
