@@ -2,7 +2,7 @@
 
 The file of a method defines its settings and its network. Importing it loads torch, which takes seconds; help texts and
 errors of the command line need the settings only. Here the statements of the file that define settings are executed in
-a module of their own: imports that need no torch, constants, and dataclasses. What depends on torch is left out.
+a module of their own: imports that need no torch, constants, functions, and dataclasses. What depends on torch is left out.
 """
 
 import ast
@@ -54,7 +54,7 @@ def settings_module(name: str) -> SettingsModule:
     for node in ast.parse(file.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ImportFrom):
             _import(module, node)
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
+        elif isinstance(node, ast.Assign | ast.AnnAssign | ast.FunctionDef):
             module.run(node)
         elif isinstance(node, ast.ClassDef) and not (_decorated(node, "dataclass") and module.run(node)):
             _note_settings(module, node, name)

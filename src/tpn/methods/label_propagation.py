@@ -11,8 +11,10 @@ from tpn.errors import TPNError
 from tpn.methods._method import Info
 from tpn.methods._propagating import Propagating, PropagationConfig
 from tpn.methods._registry import register_method
-from tpn.propagation.affinity import SMALLEST_SCALE, mean_squared_distances
+from tpn.propagation.affinity import mean_squared_distances
 from tpn.propagation.length_scale import median_scale
+
+SMALLEST_SIGMA = 1e-4
 
 
 @dataclass(frozen=True)
@@ -26,8 +28,8 @@ class LabelPropagationConfig(PropagationConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.sigma != "median" and not SMALLEST_SCALE <= self.sigma < float("inf"):
-            raise TPNError(f"--sigma must be a number of at least {SMALLEST_SCALE}, or median, not {self.sigma}.")
+        if self.sigma != "median" and not SMALLEST_SIGMA <= self.sigma < float("inf"):
+            raise TPNError(f"--sigma must be a number of at least {SMALLEST_SIGMA}, or median, not {self.sigma}.")
 
 
 @register_method

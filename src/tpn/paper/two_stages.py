@@ -21,14 +21,15 @@ PHOTOGRAPHS: dict[str, Any] = {
 SMALL: dict[str, Any] = {"episodes": 2_000, "validate_every": 500, "classifier": "cosine"}
 """The first stage for smaller images, such as drawings."""
 GRAPH_OF_ANGLES: dict[str, Any] = {"unit_features": True, "initial_sharpness": 6.0}
+SEVERAL_TASKS: dict[str, Any] = {"tasks_per_episode": 8}
 KEEP_BACKBONE: dict[str, Any] = {"backbone_lr": 0.1, "ema": 0.97}
 """Settings of every method after a warm start: at the full learning rate, the backbone first loses what it has
 learned (docs/how-to/two-stages.md has the trials)."""
 UNIT_LENGTH: dict[str, Any] = {"feature_length": 3.0}
 WARM_START: dict[str, dict[str, Any]] = {
-    "tpn": GRAPH_OF_ANGLES,
-    "tpn-semi": GRAPH_OF_ANGLES,
-    "label-propagation": {"unit_features": True},
+    "tpn": {**GRAPH_OF_ANGLES, **SEVERAL_TASKS},
+    "tpn-semi": {**GRAPH_OF_ANGLES, **SEVERAL_TASKS},
+    "label-propagation": {"unit_features": True, **SEVERAL_TASKS},
     "protonet": UNIT_LENGTH,
     "soft-kmeans": UNIT_LENGTH,
     "soft-kmeans-cluster": UNIT_LENGTH,
@@ -38,12 +39,12 @@ WARM_START: dict[str, dict[str, Any]] = {
 length: with its own ones, the graph of TPN would begin with all nodes equally near, at chance."""
 SECOND_STAGE: dict[str, Any] = {
     **GRAPH_OF_ANGLES,
+    **SEVERAL_TASKS,
     "test_k": 15,
     "test_alpha": 0.998,
     "episodes": 2_500,
     "schedule": "cosine",
     "backbone_lr": 0.3,
-    "tasks_per_episode": 8,
     "ema": 0.99,
     "validate_every": 500,
     "validation_episodes": 200,
