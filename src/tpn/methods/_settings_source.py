@@ -2,7 +2,7 @@
 
 The file of a method defines its settings and its network. Importing it loads torch, which takes seconds; help texts and
 errors of the command line need the settings only. Here the statements of the file that define settings are executed in
-a module of their own: imports that need no torch, constants, functions, and dataclasses. What depends on torch is left out.
+a module of their own: imports that need no torch, constants, functions and dataclasses. What needs torch is left out.
 """
 
 import ast
