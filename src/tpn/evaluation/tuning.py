@@ -24,7 +24,7 @@ GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
     "map-kmeans": {"transform": ("episode", "power"), "temperature": (5.0, 10.0, 20.0)},
     "paddle": {
         "transform": ("auto", "power"),
-        "temperature": (15.0, 30.0, 60.0),
+        "temperature": (30.0, 60.0, 120.0),
         "proportion_weight": (0.5, 1.0),
     },
     "ilpc": {"transform": ("auto", "power"), "alpha": (0.5, 0.8), "neighbours": (8, 15)},
