@@ -114,9 +114,11 @@ def test_a_benchmark_tests_all_heads_on_the_same_tasks_and_continues_where_it_st
     top = max(result.column("dirichlet", 1).values(), key=lambda cell: cell.accuracy.value)
     assert top.head in result.best("dirichlet", 1)
 
-    cell = tmp_path / "out" / "cells" / "balanced-1shot-paddle.json"
+    cell, changed = (tmp_path / "out" / "cells" / f"balanced-1shot-{head}.json" for head in ("paddle", "protonet"))
     cell.unlink()
-    before = {file: file.stat().st_mtime_ns for file in (tmp_path / "out" / "cells").iterdir()}
+    stored = json.loads(changed.read_text())
+    changed.write_text(json.dumps({**stored, "settings": {**stored["settings"], "lr": 0.5}, "accuracies": [0.0]}))
+    before = {file: file.stat().st_mtime_ns for file in (tmp_path / "out" / "cells").iterdir() if file != changed}
     again = tpn.benchmark(run.folder, data, tune=True, progress=False, **options).to_dict()
     assert [row["accuracy"] for row in again["results"]] == [row["accuracy"] for row in result.rows()]
     assert {file: file.stat().st_mtime_ns for file in before} == before

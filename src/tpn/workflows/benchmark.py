@@ -1,6 +1,8 @@
 """Test many heads in many settings, on features embedded once."""
 
+import json
 import os
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -167,7 +169,7 @@ def _column(
             "episodes": str(composition),
             "tasks": tasks,
             "seed": options.seed,
-            "settings": {name: list(one) if isinstance(one, tuple) else one for name, one in settings.items()},
+            "settings": _all_settings(embedded, head, settings),
         }
         file = folder / CELLS / f"{setting}-{shot}shot-{head}.json"
         stored = read_json(file) if file.is_file() else {}
@@ -180,6 +182,13 @@ def _column(
         accuracies = np.array(stored["accuracies"], np.float64)
         cells.append(Cell(head, setting, shot, accuracies, stored["seconds"], aurocs, stored.get("refused", "")))
     return cells
+
+
+def _all_settings(embedded: EmbeddedRun, head: str, chosen: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of a head, defaults included, so that a result with other defaults is not taken for it."""
+    own = embedded.config.settings if head == embedded.config.method else find_method(head).Config()
+    settings: dict[str, Any] = json.loads(json.dumps(asdict(replace(own, **chosen))))
+    return settings
 
 
 def _test(embedded: EmbeddedRun, head: str, settings: dict[str, Any], episodes: list[Episode]) -> dict[str, Any]:
