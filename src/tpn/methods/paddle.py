@@ -21,8 +21,8 @@ class PADDLEConfig(HeadConfig):
     """PADDLE: soft k-means that estimates which of the classes occur, and how often."""
 
     temperature: float = 60.0
-    """The factor of half the squared distances. The paper has 1, on features that are not of unit length; this default is
-    the best of 15, 30, 60, 120 and 250 on the validation classes of miniImageNet."""
+    """The factor of half the squared distances. The paper has 1, on features that are not of unit length; this default
+    is the best of 15, 30, 60, 120 and 250 on the validation classes of miniImageNet."""
     proportion_weight: float = 1.0
     """λ/m: the weight of the logarithm of the class proportions; 0 ignores them. The paper has λ = m = 75 queries."""
     rounds: int = 100
