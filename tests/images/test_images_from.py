@@ -330,7 +330,7 @@ def test_pixels_can_be_shown():
         ((PIXELS.astype(np.int32), LABELS), "uint8 or floating point"),
         ((PIXELS[0], LABELS[:6]), None),
         ((PIXELS.reshape(12, 2, 3, 6, 3), LABELS), r"shape \(12, 2, 3, 6, 3\)"),
-        ((np.zeros((12, 9, 8, 7), np.uint8), LABELS), "channels"),
+        ((np.zeros((12, 9, 8, 7), np.uint8), LABELS), "channel axis"),
         ((np.zeros((12, 0)), LABELS), "features"),
         ((np.array(["a"] * 12)[:, None], LABELS), "numbers"),
         ((np.where(np.arange(12)[:, None] == 7, np.nan, np.zeros((12, 3))), LABELS), "Row 7 of train .*NaN"),

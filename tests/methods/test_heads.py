@@ -112,6 +112,8 @@ WITHOUT = {
 @pytest.mark.parametrize("name", [name for name in HEADS if find_method(name).info.transduction == "yes"])
 def test_without_its_mechanism_it_scores_otherwise(name):
     task, quick = features(), {"steps": 20} if name in ("tim", "alpha-tim", "adaptive-manifold") else {}
+    if name == "paddle":
+        quick = {"temperature": 15.0}  # these classes are far apart: the proportions would make no difference
     with_it = head(name, **quick).score(task)
     without = head(name, **{**quick, **WITHOUT[name]}).score(task)
     assert not torch.allclose(with_it.softmax(-1), without.softmax(-1), atol=1e-4)

@@ -455,7 +455,7 @@ def test_what_no_label_reaches_is_told_of_and_has_the_prior():
     with pytest.warns(TPNWarning, match="No label reaches 30 of 90 points"):
         model = LabelPropagator(4, estimator="none", class_prior=None).fit(X, y)
     assert (model.unreached_ == (np.arange(90) >= 60)).all()
-    np.testing.assert_allclose(model.label_distributions_[60:], 0.5)
+    np.testing.assert_allclose(model.label_distributions_[60:], 0.5, rtol=1e-3)
     assert (model.transduction_[:60] == np.repeat([0, 1], 30)).all()
     with pytest.warns(TPNWarning, match="No label reaches 30"):
         linear = LabelPropagator(4).fit(X, y)

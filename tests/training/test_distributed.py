@@ -17,7 +17,7 @@ from tpn.cli import main
 from tpn.errors import TPNError
 from tpn.methods._config import Config
 from tpn.methods._method import Dimensions
-from tpn.methods._registry import build_method
+from tpn.methods._registry import build_method, find_method
 from tpn.runs.folder import Run
 from tpn.runs.tensors import read_tensors
 from tpn.training.device import CPU, Execution, own_device
@@ -228,7 +228,7 @@ def test_chance_in_a_step_depends_on_the_run_the_episode_and_the_process():
 def test_alone_a_signal_stops_at_once_and_among_others_when_all_know():
     request = StopRequest()
     request.signal = signal.SIGTERM
-    method = build_method("protonet", Config(backbone="conv4-32"), Dimensions(1, 28, 3, 2, 50))
+    method = build_method("protonet", find_method("protonet").Config(backbone="conv4-32"), Dimensions(1, 28, 3, 2, 50))
     with pytest.raises(Stopped):
         Learner(method, request=request).raise_if_asked()
     learner = Learner(method, request=request)

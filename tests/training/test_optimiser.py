@@ -53,7 +53,7 @@ def test_it_warms_up_under_every_schedule(schedule):
 
 def protonet(**settings):
     torch.manual_seed(0)
-    return build_method("protonet", Config(**settings), Dimensions(1, 28, 3, 2, 5)).train()
+    return build_method("protonet", find_method("protonet").Config(**settings), Dimensions(1, 28, 3, 2, 5)).train()
 
 
 def steps(method, gradients):
