@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 RUN    := runs/quickdraw
 FIRST  := runs/quickdraw-pretrained
 # Processes that run tests: one more than cores, since some tests wait (for a browser, for processes they started).
-WORKERS ?= 3
+WORKERS ?= 4
 
 .PHONY: setup run test pytest bench torture lint style types docs clean
 
