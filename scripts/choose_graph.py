@@ -31,7 +31,7 @@ def main() -> None:
     print("| k | alpha | " + " | ".join(f"{way}-way {shot}-shot" for way, shot in TESTS) + " |")
     print("|---" * (2 + len(TESTS)) + "|")
     for k, alpha in itertools.product(options.k, options.alpha):
-        method = embedded.method("tpn", {"k": k, "alpha": alpha})
+        method = embedded.method("tpn", {"test_k": k, "test_alpha": alpha})
         accuracies = [f"{evaluation.mean}" for evaluation in evaluate_each(method, embedded.split, tests)]
         print(f"| {k} | {alpha} | " + " | ".join(accuracies) + " |", flush=True)
 

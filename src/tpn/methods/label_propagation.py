@@ -15,6 +15,7 @@ from tpn.propagation.affinity import mean_squared_distances
 from tpn.propagation.length_scale import median_scale
 
 SMALLEST_SIGMA = 1e-4
+"""As for learned length scales (tpn.propagation.affinity), which are not imported: these settings need no torch."""
 
 
 @dataclass(frozen=True)
