@@ -39,7 +39,7 @@ def test_one_first_stage_is_trained_for_all_systems(images, tmp_path):
     again = planned(table(), images, tmp_path, replace(BUDGET, init=FIRST_STAGE))
     assert again.jobs.keys() == plan.jobs.keys(), "names do not depend on what is there already"
     report = Report(table(), BUDGETS["cpu"], "cpu", images.spec, 28, plan, collect(plan), {}, "tpn paper")
-    assert report.budget_title == "cpu budget (warm start, 30,000 training images)"
+    assert report.budget_title == "cpu budget (warm start, 20,000 training images)"
 
 
 def test_the_shipped_weights_are_trained_in_two_stages_and_at_the_quick_budget_from_scratch(images, tmp_path):

@@ -28,7 +28,7 @@ class Budget:
     """Training episodes of every system (quick: 100; full: as in each recipe, up to 500,000)."""
     train_images: int | None = None
     """Training images of every system, which determine the number of its episodes unless --episodes is given (cpu:
-    30,000)."""
+    20,000)."""
     schedule: Schedule | None = None
     """The learning rate schedule of every system (cpu: cosine; otherwise as in each recipe)."""
     validations: int | None = None
@@ -73,7 +73,7 @@ BUDGETS = {
     "full": Budget(test_episodes=600, splits=10),
     "cpu": Budget(
         init=FIRST_STAGE,
-        train_images=30_000,
+        train_images=20_000,
         schedule="cosine",
         validations=3,
         validation_episodes=40,
