@@ -87,7 +87,7 @@ class Workspace:
             plain["changes"] = [self._with_paths(change) for change in _list(action["changes"])]
         revision = self.session.act(plain)
         self.worker.wake()
-        self.events.send(kind="acted", revision=revision)
+        self.events.send(kind="acted", do=plain.get("do"), revision=revision)
         return revision
 
     def _with_paths(self, change: Any) -> dict[str, Any]:

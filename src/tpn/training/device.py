@@ -18,9 +18,9 @@ from tpn.thread_count import check_threads
 from tpn.training.distributed import ALONE, CPU, Processes
 
 Precision: TypeAlias = Literal["auto", "float32", "bfloat16", "float16"]
-WORTH_COMPILING = 2e8
-"""Training pixels from which on compiling pays: some 300 episodes of 100 images of 84x84 pixels. On two cores it saves
-3 ms per image of that size, and takes half a minute the first time, a few seconds from then on."""
+WORTH_COMPILING = 1e8
+"""Training pixels from which on compiling pays: some 140 episodes of 100 images of 84x84 pixels. On one core it saves
+12 ms per image of that size, and takes half a minute the first time, a few seconds from then on."""
 CONV_BLOCK_NETWORKS = ("conv4", "conv4-linear", "conv4-32")
 """Backbones that are known to train faster on a CPU if they are compiled."""
 

@@ -47,7 +47,8 @@ async function change(changes, shownValues) {
 export function label(images, name) {
   const known = classes().find((one) => one.name === name);
   const value = known ? known.number : -1;
-  return change([{ to: "label", label: name, images }], known ? [[images, value]] : []);
+  const sent = change([{ to: "label", label: name, images }], known ? [[images, value]] : []);
+  return known ? sent : sent.then(() => Promise.all([loadState(), loadArrays()])).catch(() => {});
 }
 
 export function mark(images, to) {

@@ -184,7 +184,7 @@ function fill(element, image) {
 
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 function flash(element) {
-  if (!calm.matches) element.animate([{ filter: "brightness(1.35)" }, { filter: "none" }], { duration: 600, easing: "ease-out" });
+  if (!calm.matches) element.animate([{ opacity: 0.45 }, { opacity: 1 }], { duration: 400, easing: "ease-out" });
 }
 
 function animate(before) {
@@ -192,8 +192,8 @@ function animate(before) {
   for (const [image, element] of tiles) {
     const from = before.get(image);
     if (from && from !== element.style.transform) {
-      element.animate([{ transform: from }, { transform: element.style.transform }], { duration: 320, easing: "cubic-bezier(.2,.7,.2,1)" });
-    } else if (!from && before.size) element.animate([{ opacity: 0 }, { opacity: 1 }], { duration: 240 });
+      element.animate([{ transform: from }, { transform: element.style.transform }], { duration: 220, easing: "cubic-bezier(.2,.7,.2,1)" });
+    } else if (!from && before.size) element.animate([{ opacity: 0 }, { opacity: 1 }], { duration: 200 });
   }
 }
 

@@ -23,7 +23,11 @@ function newest(load) {
 
 const state = newest(loadState), arrays = newest(loadArrays), next = newest(loadNext);
 const groups = newest(loadGroups), map = newest(loadMap);
-let lost = false, lastProgress = 0;
+// a page shows its own labels already, and new guesses bring the rest: another request beside them would slow them down
+const WAIT_FOR_GUESSES = 600;
+let lost = false, lastProgress = 0, waiting = 0;
+
+function loadAll() { clearTimeout(waiting); arrays(); state(); }
 
 function onEvent(event) {
   if (lost) { lost = false; store.version = 0; store.markRevision = 0; banner(""); state(); arrays(); next(); groups(); map(); }
@@ -32,8 +36,8 @@ function onEvent(event) {
     const now = performance.now();
     if (now - lastProgress > 1000 || event.done === event.total) { lastProgress = now; arrays(); }
     if (event.done === event.total || event.error) state();
-  } else if (event.kind === "acted") { state(); arrays(); }
-  else if (event.kind === "guesses") { arrays(); state(); }
+  } else if (event.kind === "acted" && event.do === "label") { clearTimeout(waiting); waiting = setTimeout(loadAll, WAIT_FOR_GUESSES); }
+  else if (event.kind === "acted" || event.kind === "guesses") loadAll();
   else if (event.kind === "next") next();
   else if (event.kind === "check" || event.kind === "state") state();
   else if (event.kind === "groups") groups();
