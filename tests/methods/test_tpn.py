@@ -8,6 +8,7 @@ from tests.conftest import draw_task, refuses_setting, sampler
 from tests.propagation import reference
 from tpn.episodes.task import as_task
 from tpn.methods.tpn import TPN, TPNConfig
+from tpn.runs.loading import override
 
 SETTING = {"way": 3, "shot": 2, "query": 4}
 
@@ -221,3 +222,9 @@ def test_another_graph_in_testing_than_in_training(dimensions, drawings):
         scores = {method: method.score(method.embedded(task)) for method in (own, other, as_tested)}
     torch.testing.assert_close(scores[other], scores[as_tested], rtol=0, atol=0)
     assert not torch.equal(scores[other], scores[own])
+
+
+def test_a_graph_that_is_asked_for_counts_in_tests():
+    settings = TPNConfig(test_k=3, test_alpha=0.5)
+    assert override(settings, {"k": 7}) == TPNConfig(k=7, test_k=None, test_alpha=0.5)
+    assert override(settings, {"k": 7, "test_k": 4, "alpha": 0.9}) == TPNConfig(k=7, test_k=4, alpha=0.9)

@@ -65,7 +65,7 @@ def load_run(
         )
     name = config.method if as_method is None else as_method
     weights = run.read_weights(config)  # refuses settings that do not belong to the weights
-    chosen = replace(settings_for(name, config.settings), **(settings or {}))
+    chosen = override(settings_for(name, config.settings), settings or {})
     method = build_method(name, chosen, config.dimensions)
     if name != config.method:
         weights = weights_for(method, weights, f"{run.folder} is a run of {config.method}")
@@ -75,6 +75,12 @@ def load_run(
     if isinstance(method, Head) and (means := read_base_means(run, config)):
         method.set_base_means(means)
     return method.eval()
+
+
+def override(settings: Config, given: dict[str, Any]) -> Config:
+    """Return settings with the given ones. One that is given, such as k, counts in tests too: test_k no longer does."""
+    for_tests = {f"test_{name}" for name in given} & {field.name for field in fields(settings)}
+    return replace(settings, **{**dict.fromkeys(for_tests), **given})
 
 
 def weights_for(method: Method, weights: dict[str, torch.Tensor], run: str) -> dict[str, torch.Tensor]:
