@@ -149,6 +149,14 @@ def read_limited(path: Path, most: int = LARGEST_TEXT) -> bytes:
     return content
 
 
+def find_folder(folder: Path) -> Path:
+    """Return the absolute path of a folder, which must exist."""
+    path = resolved(folder)
+    if not path.is_dir():
+        raise TPNError(f"{folder} {'is a file, not a folder' if path.exists() else 'does not exist'}.")
+    return path
+
+
 def resolved(path: Path) -> Path:
     """Return the absolute path, with ~ and links resolved."""
     try:

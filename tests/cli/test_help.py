@@ -54,6 +54,11 @@ ERRORS = [
     ["splits", "tpn-semi", "--lr", "-1"],
     ["evaluate", "nowhere"],
     ["label", "nowhere"],
+    ["studio", "nowhere"],
+    ["embed", "nowhere", "--out", "x"],
+    *([*command, "folder:nowhere"] for command in (["data", "info"], ["data", "prepare"])),
+    *([*command, "--data", "folder:nowhere"] for command in (["train", "tpn"], ["pretrain"], ["paper", "table1"])),
+    *([command, "mini-conv4", "--data", "folder:nowhere"] for command in ("evaluate", "benchmark")),
     ["evaluate", "x", "--no-such"],
     ["compare", "a", "b"],
     ["plot", "a"],
@@ -74,9 +79,11 @@ for call in json.loads(sys.argv[1]):
 """
 
 
-def test_help_and_common_errors_load_no_torch():
+def test_help_and_common_errors_load_no_torch(tmp_path):
     """All in one process, since Python itself takes longer to start than each of them."""
-    subprocess.run([sys.executable, "-c", CODE, json.dumps([*HELP, *ERRORS])], check=True, capture_output=True)
+    environment = os.environ | {"TPN_CACHE": str(tmp_path)}  # no images are prepared there
+    calls = json.dumps([*HELP, *ERRORS])
+    subprocess.run([sys.executable, "-c", CODE, calls], check=True, capture_output=True, env=environment)
 
 
 QUICK = [
@@ -85,12 +92,15 @@ QUICK = [
     ["evaluate", "--help"],
     ["evaluate", "nowhere", "--shot", "many"],
     ["train", "tpn", "--lr", "-1"],
+    ["train", "tpn", "--data", "folder:nowhere"],
+    ["label", "nowhere"],
 ]
 
 
 @pytest.mark.parametrize("arguments", QUICK, ids=" ".join)
-def test_help_and_wrong_values_take_little_cpu_time(arguments):
+def test_help_and_wrong_values_take_little_cpu_time(arguments, tmp_path, monkeypatch):
     """The least of three, since a busy machine makes everything slower."""
+    monkeypatch.setenv("TPN_CACHE", str(tmp_path))
     times = []
     for _ in range(3):
         before = os.times()

@@ -10,6 +10,7 @@ from tyro.conf import Positional, arg
 import tpn
 from tpn.cli.parsing import parse
 from tpn.errors import TPNError
+from tpn.files import find_folder
 from tpn.progress import say
 from tpn.workflows.keywords import option_fields
 from tpn.workflows.label_options import LabelOptions
@@ -38,6 +39,7 @@ def main(arguments: list[str]) -> int:
     if sum(argument.partition("=")[0] == "--labels" for argument in arguments) > 1:  # only the last would count
         raise TPNError("Give --labels once, followed by all lists: --labels FILE.csv FILE.csv.")
     options: Label = parse(Label, "tpn label", arguments)
+    find_folder(options.folder)  # before NumPy is loaded
     found = tpn.label_folder(options.folder, **{name: getattr(options, name) for name in option_fields(LabelOptions)})
     if options.json:
         print(json.dumps(found.to_dict()))

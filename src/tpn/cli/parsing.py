@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from tpn.cli.help import flag_name, help_text
 from tpn.errors import TPNError
+from tpn.images.source_names import check_source
 from tpn.workflows.settings import Setting
 
 NARROWEST = 40
@@ -44,9 +45,12 @@ def parse(kind: Any, prog: str, arguments: list[str], default: Any = None) -> An
         os.environ["COLUMNS"] = str(NARROWEST)
     try:
         with redirect_stderr(messages), redirect_stdout(messages):
-            return tyro.cli(kind, prog=prog, args=arguments, default=default, config=(tyro.conf.OmitArgPrefixes,))
+            options = tyro.cli(kind, prog=prog, args=arguments, default=default, config=(tyro.conf.OmitArgPrefixes,))
     except SystemExit:
         raise TPNError(_paragraph(messages.getvalue())) from None
+    if getattr(options, "data", None) is not None:  # before torch is loaded
+        check_source(options.data, getattr(options, "cache", None))
+    return options
 
 
 def refuse_empty(arguments: list[str]) -> None:

@@ -11,6 +11,7 @@ from tyro.conf import Positional, arg
 import tpn
 from tpn.cli.parsing import parse
 from tpn.errors import TPNError
+from tpn.files import find_folder
 from tpn.progress import say
 from tpn.workflows.keywords import option_fields
 from tpn.workflows.studio_options import StudioOptions
@@ -35,6 +36,7 @@ def main(arguments: list[str]) -> int:
     if sum(argument.partition("=")[0] == "--labels" for argument in arguments) > 1:  # only the last would count
         raise TPNError("Give --labels once, followed by all lists: --labels FILE.csv FILE.csv.")
     options: StudioCommand = parse(StudioCommand, "tpn studio", arguments)
+    find_folder(options.folder)  # before NumPy is loaded
     with tpn.studio(
         options.folder, **{name: getattr(options, name) for name in option_fields(StudioOptions)}
     ) as opened:

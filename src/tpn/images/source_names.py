@@ -1,8 +1,11 @@
 """The names of image sources. Nothing here needs torch, so that a wrong name is refused at once."""
 
 import os
+from pathlib import Path
 
 from tpn.errors import TPNError
+from tpn.files import resolved
+from tpn.images.cache_folder import cache_folder
 
 LARGEST_SIZE = 1024
 """No few-shot network takes larger images."""
@@ -34,6 +37,13 @@ def parse_source(source: object) -> tuple[str, str]:
     if os.path.realpath(os.path.expanduser(path)) == os.path.realpath(os.sep):
         raise TPNError(f"{source} is the whole disk: name the folder or the archive of the images.")
     return kind, path
+
+
+def check_source(source: object, cache: Path | None = None) -> None:
+    """Refuse a wrong name, and a path that does not exist, unless images of its kind are prepared: perhaps of it."""
+    kind, path = parse_source(source)
+    if path and not (place := resolved(Path(path))).exists() and not any(cache_folder(cache).glob(f"{kind}-*")):
+        raise TPNError(f"{place} does not exist.")
 
 
 def check_size(size: int | None, largest: int = LARGEST_SIZE) -> None:

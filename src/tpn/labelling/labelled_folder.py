@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from tpn.errors import TPNError
-from tpn.files import resolved
+from tpn.files import find_folder
 from tpn.images.dataset_index import Problems
 from tpn.images.file_containers import Folder
 from tpn.images.layouts import NOT_IMAGES, is_image
@@ -47,9 +47,7 @@ class LabelledFolder:
 
 def find_images(folder: Path) -> LabelledFolder:
     """Find the images in a folder and below; none of them has a label yet."""
-    path = resolved(folder)
-    if not path.is_dir():
-        raise TPNError(f"{folder} {'is a file, not a folder' if path.exists() else 'does not exist'}.")
+    path = find_folder(folder)
     container = Folder(path)
     found = LabelledFolder(path, [], {})
     for name in container.names:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tpn.episodes.setting import Setting as Setting
 from tpn.errors import TPNError
-from tpn.images.source_names import check_size, parse_source
+from tpn.images.source_names import check_size, check_source
 from tpn.progress import showing
 from tpn.results import Result
 from tpn.text import printable
@@ -203,7 +203,7 @@ def _check(source: Any, options: ImageOptions) -> bool:
     """Refuse a wrong name or size. Returns whether the source is given by its name."""
     if not isinstance(source, str) and hasattr(source, "split"):
         return False
-    parse_source(source)
+    check_source(source, options.cache)
     check_size(options.image_size)
     return True
 

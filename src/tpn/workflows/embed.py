@@ -75,6 +75,7 @@ def embed_images(source: str | Path, out: str | Path, *, progress: bool = True, 
     """
     settings = build(EmbedOptions, options)
     refuse_unknown("embed_images", options, EmbedOptions)
+    root, names = images_of(Path(source))
     from tpn.labelling.feature_shards import FeatureShards, Plan, ShardFolder
     from tpn.labelling.network_choice import name_network
     from tpn.labelling.networks import find_network
@@ -82,7 +83,6 @@ def embed_images(source: str | Path, out: str | Path, *, progress: bool = True, 
     from tpn.training.device import computing
 
     with showing(progress), computing(settings.threads, settings.device) as device:
-        root, names = images_of(Path(source))
         network = find_network(settings, device, settings.cache)
         plan = Plan(str(root), tuple(names), network.name, network.key, settings.shard_size)
         target = resolved(Path(out))
