@@ -12,7 +12,7 @@ import numpy as np
 from tpn.errors import TPNError
 from tpn.files import make_folder, read_json, replacing, write_json
 from tpn.labelling.feature_cache import facts_of
-from tpn.labelling.session_engine import Engine
+from tpn.labelling.session_engine import Engine, QuietPropagator
 from tpn.labelling.session_neighbours import NEIGHBOURS, find_neighbours, near_duplicates
 from tpn.semi_supervised.feature_scaling import FeatureScaler
 from tpn.semi_supervised.label_propagator import LabelPropagator
@@ -74,7 +74,7 @@ class KeptGraph:
             kept = _read(self.folder / ARRAYS)
             groups = kept.get("groups")
             others = {name: value for name, value in parameters.items() if name not in OF_THE_GRAPH}
-            model = LabelPropagator.from_graph(self.folder / GRAPH, **{**others, "n_jobs": n_jobs})
+            model = QuietPropagator.from_graph(self.folder / GRAPH, **{**others, "n_jobs": n_jobs})
             engine = Engine(kept["points"], {**parameters, "n_jobs": n_jobs}, groups, model)
             return FolderGraph(kept["rows"], kept["points"], engine, kept["neighbours"], self._places(source, kept))
         except (TPNError, OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):

@@ -12,9 +12,9 @@ from tpn.errors import TPNError, TPNWarning
 from tpn.images.dataset_index import Problems
 from tpn.labelling.embedding import embed
 from tpn.labelling.networks import find_network
+from tpn.labelling.session_engine import QuietPropagator
 from tpn.runs.tensors import read_tensors, write_tensors
 from tpn.semi_supervised.feature_scaling import FeatureScaler
-from tpn.semi_supervised.label_propagator import LabelPropagator
 
 FORMAT = 1
 
@@ -60,10 +60,7 @@ class Labelling:
             warnings.warn(sentence, TPNWarning, stacklevel=4)
         points = FeatureScaler().fit_transform(np.concatenate([self.features, new]))
         y = np.concatenate([self.codes, np.full(len(new), -1)])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TPNWarning)
-            warnings.filterwarnings("ignore", "The number of unique classes is greater")
-            model = LabelPropagator(**self.parameters, n_jobs=-1).fit(points, y)
+        model = QuietPropagator(**self.parameters, n_jobs=-1).fit(points, y)
         rows = slice(len(self.features), None)
         probabilities = np.asarray(model.label_distributions_[rows], np.float64)
         return [places[name] for name in names], probabilities, probabilities.max(1) * model.familiarity_[rows]

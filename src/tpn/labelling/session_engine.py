@@ -1,14 +1,12 @@
 """The guesses of a labelling: labels propagated to all images, again after every change."""
 
 import copy
-import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tpn.errors import TPNWarning
 from tpn.labelling.suggestions import suggest_amid_doubt
 from tpn.semi_supervised.label_propagator import LabelPropagator
 
@@ -38,6 +36,13 @@ class Guesses:
     def doubt(self) -> np.ndarray:
         """One minus the difference of the two highest probabilities."""
         return np.asarray(1 - (self.probability[:, 0] - self.probability[:, 1]))
+
+
+class QuietPropagator(LabelPropagator):
+    """A LabelPropagator whose caller says how many images no label reaches: filters are shared by all threads."""
+
+    def _warn_of_unreached(self) -> None:
+        return
 
 
 @dataclass
@@ -101,13 +106,10 @@ class Engine:
 
     def _propagate(self, codes: np.ndarray, labelled: np.ndarray) -> LabelPropagator:
         y = np.where(labelled, codes, -1)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TPNWarning)  # the caller says how many images no label reaches
-            warnings.filterwarnings("ignore", "The number of unique classes is greater")  # one label of each is usual
-            if self._model is None:
-                self._model = LabelPropagator(**self.options).fit(self.points, y)
-            else:
-                self._model.update(y)
+        if self._model is None:
+            self._model = QuietPropagator(**self.options).fit(self.points, y)
+        else:
+            self._model.update(y)
         return self._model
 
 

@@ -138,7 +138,13 @@ class GraphPropagation:
         self._result, self.classes_, self.n_iter_ = result, labels.classes, max(1, result.iterations)
         self._alpha = settings.alpha
         self._describe(result, labels)
-        self._warn(result)
+        self._warn_of_unreached()
+        if not result.converged:
+            warnings.warn(
+                f"The propagation did not converge in {self.max_iter} iterations: increase max_iter or tol.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
 
     def _describe(self, result: Result, labels: Labels) -> None:
         """Set the attributes of all points from the result of their nodes."""
@@ -171,17 +177,11 @@ class GraphPropagation:
             class_balance=class_balance(self.class_prior, classes),
         )
 
-    def _warn(self, result: Result) -> None:
+    def _warn_of_unreached(self) -> None:
         if n_unreached := int(self.unreached_.sum()):
             warnings.warn(
                 f"No label reaches {n_unreached} of {self._n_samples} points on the graph: their labels are those of "
                 "the prior model alone. A larger n_neighbors connects more points.",
                 TPNWarning,
-                stacklevel=4,
-            )
-        if not result.converged:
-            warnings.warn(
-                f"The propagation did not converge in {self.max_iter} iterations: increase max_iter or tol.",
-                ConvergenceWarning,
                 stacklevel=4,
             )
