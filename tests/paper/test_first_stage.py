@@ -10,7 +10,7 @@ from tpn.errors import TPNError
 from tpn.paper import two_stages
 from tpn.paper.budget import BUDGETS, FIRST_STAGE
 from tpn.paper.experiments import find_experiment
-from tpn.paper.job import read_result
+from tpn.paper.job import Computing, read_result
 from tpn.paper.measured import collect
 from tpn.paper.report.report import Report
 from tpn.runs.loading import load, weights_digest
@@ -98,3 +98,11 @@ def test_a_relation_network_starts_with_the_weights_of_a_conv4(tmp_path):
     for index in range(4):
         name = f"backbone.blocks.{index}.convolution.weight"
         assert (first[name] - second[name]).abs().max() < 1e-6
+
+
+def test_compile_is_for_the_methods_that_can_be_compiled(images, tmp_path):
+    jobs = planned(find_experiment("table1"), images, tmp_path, BUDGETS["quick"]).jobs.values()
+    compiled = {job.config.method: Computing(device="cpu", compile=True).prepare(job.config).compile for job in jobs}
+    assert compiled["tpn"]
+    assert not compiled["maml"]
+    assert not compiled["reptile"]

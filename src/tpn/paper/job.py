@@ -17,7 +17,7 @@ from tpn.paper.recipe import Test
 from tpn.runs.config import RunConfig
 from tpn.runs.folder import Run
 from tpn.runs.settings_json import from_json
-from tpn.training.device import Execution, Precision, compilation_pays, find_device
+from tpn.training.device import Execution, Precision, can_compile, compilation_pays, find_device
 
 FORMAT = 1
 
@@ -39,7 +39,8 @@ class Computing:
         keep_freed_memory()
         torch.set_num_threads(self.threads)
         torch.backends.cudnn.allow_tf32 = False  # float32 means float32
-        execution = Execution(find_device(self.device)).with_precision(self.precision, self.compile)
+        compile = self.compile and can_compile(find_method(config.method))  # an experiment has methods of all kinds
+        execution = Execution(find_device(self.device)).with_precision(self.precision, compile)
         if not self.compile and not self.no_compile and compilation_pays(config, execution):
             return replace(execution, compile=True)
         return execution

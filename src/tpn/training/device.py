@@ -102,7 +102,7 @@ def compilation_pays(config: RunConfig, execution: Execution) -> bool:
     kind, settings, episode = find_method(config.method), config.settings, config.episode
     images = settings.batch_size if isinstance(settings, ClassifierConfig) else episode.images
     worth = settings.episodes * images * config.image_size**2 >= WORTH_COMPILING
-    blocks = settings.backbone in CONV_BLOCK_NETWORKS and kind.compile_backbone is Method.compile_backbone
+    blocks = settings.backbone in CONV_BLOCK_NETWORKS and can_compile(kind)
     if not (worth and blocks and execution.device.type == "cpu" and execution.precision == "float32"):
         return False
     try:
@@ -110,6 +110,11 @@ def compilation_pays(config: RunConfig, execution: Execution) -> bool:
     except TPNError:
         return False
     return True
+
+
+def can_compile(kind: type[Method]) -> bool:
+    """Return whether the backbone of a method can be compiled: not if each task has weights of its own."""
+    return kind.compile_backbone is Method.compile_backbone
 
 
 def has_bfloat16(device: torch.device) -> bool:
