@@ -29,6 +29,9 @@ class Budget:
     train_images: int | None = None
     """Training images of every system, which determine the number of its episodes unless --episodes is given (cpu:
     20,000)."""
+    adapting_train_images: int | None = None
+    """Training images of MAML and Reptile, which take several steps in each task and so compute with each image many
+    times (cpu: 4,000; otherwise --train-images)."""
     schedule: Schedule | None = None
     """The learning rate schedule of every system (cpu: cosine; otherwise as in each recipe)."""
     validations: int | None = None
@@ -49,7 +52,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         counts = ("episodes", "train_images", "validations", "validation_episodes", "test_episodes", "splits")
-        for name in (*counts, "adapting_test_episodes"):
+        for name in (*counts, "adapting_train_images", "adapting_test_episodes"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise TPNError(f"--{name.replace('_', '-')} must be at least 1, not {value}.")
@@ -74,6 +77,7 @@ BUDGETS = {
     "cpu": Budget(
         init=FIRST_STAGE,
         train_images=20_000,
+        adapting_train_images=4_000,
         schedule="cosine",
         validations=3,
         validation_episodes=40,

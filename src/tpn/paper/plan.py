@@ -9,6 +9,7 @@ from typing import Any
 from tpn.backbones._registry import check_backbone
 from tpn.episodes.setting import Setting
 from tpn.images.split import Images
+from tpn.methods._adaptation import Adapting
 from tpn.methods._config import ClassifierConfig, Config
 from tpn.methods._method import Method
 from tpn.methods._registry import find_method
@@ -134,6 +135,12 @@ def test_episodes(config: RunConfig, budget: Budget) -> int:
     return (budget.adapting_test_episodes if adapts else None) or budget.test_episodes
 
 
+def train_images(training: Training, budget: Budget) -> int | None:
+    """Return the number of training images: fewer, if the budget says so, for a method that takes steps in a task."""
+    takes_steps = issubclass(find_method(training.method), Adapting)
+    return (budget.adapting_train_images if takes_steps else None) or budget.train_images
+
+
 def settings_for(training: Training, budget: Budget) -> Config:
     """Return the settings of a training within a budget."""
     own = dict(training.settings)
@@ -147,8 +154,9 @@ def settings_for(training: Training, budget: Budget) -> Config:
     settings = find_method(training.method).Config(**own)
     if budget.init is not None:
         settings = replace(settings, backbone=backbone_for(settings.backbone, budget.init))
-    if budget.train_images is not None and budget.episodes is None:
-        settings = replace(settings, episodes=max(1, budget.train_images // images_in(training.episode, settings)))
+    images = train_images(training, budget)
+    if images is not None and budget.episodes is None:
+        settings = replace(settings, episodes=max(1, images // images_in(training.episode, settings)))
     check_backbone(settings.backbone, settings.drop_block)
     if budget.validations is None:
         return settings

@@ -62,8 +62,15 @@ def warnings(report: Report) -> Iterator[Paragraph]:
         )
         if budget.adapting_test_episodes not in (None, budget.test_episodes):
             text += f" Methods that adapt their network to each task: {budget.adapting_test_episodes} test episodes."
+        if budget.episodes is None and budget.adapting_train_images not in (None, budget.train_images):
+            text += f" MAML and Reptile: {budget.adapting_train_images:,} training images."
         if report.plan.start:
             text += " The published systems are trained from scratch, and for longer."
+            if report.experiment.over_partitions:
+                text += (
+                    " The pre-trained backbone has learned from all labels of the training classes, also from those "
+                    "that these trainings do not use."
+                )
         elif budget.episodes is not None:
             text += " The published numbers come from longer trainings; read the differences accordingly."
         yield Paragraph(text, warning=True)
