@@ -300,9 +300,9 @@ def test_a_budget_that_is_not_the_papers_is_marked(images, out):
         report = report_on(table(), images, out, budget=budget, budget_name=name)
         return [paragraph.text for paragraph in warnings(report) if paragraph.warning]
 
-    assert any(warning.startswith("Quick budget: ") for warning in said(BUDGETS["quick"], "quick"))
+    assert any(warning.startswith("The quick budget: ") for warning in said(BUDGETS["quick"], "quick"))
     assert any(
-        warning.startswith("Quick budget, with image size None, init None, episodes 2")
+        warning.startswith("The quick budget, with image size None, init None, episodes 2")
         for warning in said(BUDGET, "quick")
     )
     assert not any("budget" in warning for warning in said(BUDGETS["full"], "full"))

@@ -52,13 +52,12 @@ def warnings(report: Report) -> Iterator[Paragraph]:
     """Yield what makes our numbers incomplete, or not comparable with the published ones."""
     budget, size = report.budget, report.image_size
     if budget != BUDGETS["full"]:
-        name = f"{report.budget_title[0].upper()}{report.budget_title[1:]}"
         start = (
             f"every system starts with the pre-trained backbone of {report.plan.start}, " if report.plan.start else ""
         )
         text = (
-            f"{name}: images of {size}×{size}, {start}{report.length} for each system, {budget.test_episodes} test "
-            "episodes."
+            f"The {report.budget_title}: images of {size}×{size}, {start}{report.length} for each system, "
+            f"{budget.test_episodes} test episodes."
         )
         if budget.adapting_test_episodes not in (None, budget.test_episodes):
             text += f" Methods that adapt their network to each task: {budget.adapting_test_episodes} test episodes."
