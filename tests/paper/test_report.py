@@ -307,7 +307,7 @@ def test_a_budget_that_is_not_the_papers_is_marked(images, out):
     )
     assert not any("budget" in warning for warning in said(BUDGETS["full"], "full"))
     [shorter] = [text for text in said(replace(BUDGETS["full"], test_episodes=10), "full") if "budget" in text]
-    assert shorter.startswith("Full budget, with test episodes 10: ")
+    assert shorter.startswith("The full budget, with test episodes 10: ")
     assert "longer" not in shorter
     [quick] = [text for text in said(BUDGETS["quick"], "quick") if "budget" in text]
     assert "longer" in quick, "the trainings of the paper"
