@@ -87,6 +87,7 @@ def test_the_order_of_queries_does_not_reveal_their_class():
         ({"query_classes": 6}, "query_classes must be from 1 to the 5 classes, not 6"),
         ({"query_classes": 2, "query_counts": (1, 1, 1, 1, 1)}, "query_classes or query_counts, not both"),
         ({"open_classes": -1}, "open_classes must be at least 0"),
+        ({"way": 10**40}, "way must be at most 1,000,000, not 1000"),
         ({"whole": True, "open_classes": 1}, "leave out open_classes"),
         ({"whole": True, "query_dirichlet": 1.0}, "leave out query_dirichlet"),
     ],

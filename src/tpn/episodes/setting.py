@@ -10,6 +10,9 @@ BatchNorm: TypeAlias = Literal["running", "batch"]
 TEST_SEED = 0
 """The default seed of test episodes: they are the same for every method, whatever the seed of its training."""
 
+MOST = 10**6
+"""The most classes, and images of a class, in an episode."""
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -49,8 +52,9 @@ class Setting:
     def __post_init__(self) -> None:
         for name, least in (("way", 2), ("shot", 1), ("query", 1), ("unlabelled", 0), ("distractors", 0)):
             value = getattr(self, name)
-            if value < least:
-                raise TPNError(f"--{name} must be at least {least}, not {value}.")
+            if not least <= value <= MOST:
+                limit = f"least {least}" if value < least else f"most {MOST:,}"
+                raise TPNError(f"--{name} must be at {limit}, not {value}.")
         if self.distractors and not self.unlabelled:
             raise TPNError("--distractors adds unlabelled images of further classes: give --unlabelled as well.")
         if self.query_counts is not None and self.query_dirichlet is not None:
