@@ -2,9 +2,9 @@
 
     python -m scripts.results_page docs/results docs/results.md
 
-The folder is the --out of `tpn paper`. The page opens with the picture of our Table 1 beside the paper's, and has the
-beginning of each Markdown report, up to its learning curves,
-in the order of `tpn paper list`, with the command that made it and a link to the full report.
+The folder is the --out of `tpn paper`. The page opens with the picture of our Table 1 beside the paper's and with what
+differences.md in that folder says, which is written by hand. Then it has the beginning of each Markdown report, up to
+its learning curves, in the order of `tpn paper list`, with the command that made it and a link to the full report.
 """
 
 import argparse
@@ -22,6 +22,7 @@ not seen in training, with their uncertainty. The accuracy of each test episode 
 `FOLDER/results`. [Reproduce the paper](how-to/reproduce-the-paper.md) describes budgets and differences from the paper.
 """
 UNTIL = "## Learning curves"
+DIFFERENCES = "differences.md"
 
 
 def main() -> None:
@@ -31,11 +32,14 @@ def main() -> None:
     options = parser.parse_args()
     folder: Path = options.folder
     order = list(EXPERIMENTS)
-    reports = sorted(folder.glob("*.md"), key=lambda report: (order.index(experiment_of(report)), report.name))
+    found = [file for file in folder.glob("*.md") if file.name != DIFFERENCES]
+    reports = sorted(found, key=lambda report: (order.index(experiment_of(report)), report.name))
     if not reports:
         parser.error(f"no reports in {folder}")
     beside = Path(os.path.relpath(folder.resolve(), options.page.resolve().parent))
     sections = [section(report, beside) for report in reports]
+    if (folder / DIFFERENCES).is_file():
+        sections.insert(0, (folder / DIFFERENCES).read_text(encoding="utf-8").strip())
     pictures = sorted(folder.glob("table1-mini-imagenet-*-paper.png"))
     if pictures:
         sections.insert(0, f"![Table 1, ours and the paper's]({(beside / pictures[0].name).as_posix()})")
