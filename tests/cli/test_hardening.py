@@ -31,7 +31,7 @@ from tpn.text import as_text, shortened
             ["benchmark", "mini-conv4", "--out", "new", "--tune-tasks", "9" * 40],
             "--tune-tasks must be at least 1",
         ),
-        (["benchmark", "mini-conv4", "--data", "quickdraw", "--out", "new", "--way", "9" * 40], "--way must be at most"),
+        (["benchmark", "mini-conv4", "--data", "quickdraw", "--out", "new", "--way", "9" * 40], "way must be at most"),
         (["evaluate", "mini-conv4", "--as", ""], "The value of --as is empty"),
         (["evaluate", ""], "An argument is empty"),
         (["data", "info", "tiered-imagenet:/"], "tiered-imagenet:/ is the whole disk"),
