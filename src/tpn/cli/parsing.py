@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 
 from tpn.cli.help import flag_name, help_text
 from tpn.errors import TPNError
-from tpn.images.source_names import check_source
-from tpn.workflows.settings import Setting
+from tpn.workflows.settings import Setting, check_source
 
 NARROWEST = 40
 HELP = ("-h", "--help")

@@ -4,6 +4,7 @@ import sys
 from dataclasses import field, fields, make_dataclass
 
 from tpn.episodes.setting import Setting
+from tpn.images.source_names import check_source
 from tpn.methods._config import Config, PretrainingConfig
 from tpn.methods._registry import find_method, is_built_in, list_methods
 from tpn.methods._settings_source import settings_class
@@ -15,6 +16,7 @@ __all__ = [
     "PretrainingConfig",
     "Setting",
     "check_run",
+    "check_source",
     "list_methods",
     "method_settings",
     "own_settings_class",
