@@ -58,6 +58,18 @@ def test_the_gradient_of_a_meta_batch_goes_through_the_steps(dimensions, drawing
     torch.testing.assert_close(gradients(method), expected, rtol=1e-6, atol=1e-10)
 
 
+def test_a_head_that_starts_at_zero_becomes_the_class_means_in_its_first_step(dimensions, drawings):
+    method, task = build(dimensions, zero_head=True, test_steps=1).eval(), double_task(drawings)
+    for support, labels, query, scores in zip(
+        task.support, task.support_labels, task.query, method.score(task), strict=True
+    ):
+        assert not classifier(start(method), query)[0].any()  # no class is preferred before the first step
+        pull = (F.one_hot(labels).double() - 1 / 3) / len(labels)  # the gradient of cross-entropy at equal scores
+        of_support, of_query = (classifier(start(method), images)[1] for images in (support, query))
+        expected = 0.1 * (of_query @ of_support.T @ pull + pull.sum(0))
+        torch.testing.assert_close(scores, expected, rtol=1e-6, atol=1e-8)
+
+
 def test_second_order_matters(dimensions, drawings):
     task, found = double_task(drawings), []
     for first_order in (False, True):

@@ -143,3 +143,10 @@ def test_batches_hold_every_image_before_any_comes_again():
 )
 def test_settings_out_of_range_are_refused(settings):
     refuses_setting(ReptileConfig, settings)
+
+
+@EVERY
+def test_a_head_can_start_at_zero(kind, dimensions, drawings):
+    method, task = build(dimensions, kind, zero_head=True, test_steps=0), double_task(drawings)
+    assert not method.eval().score(task).any()
+    assert build(dimensions, kind, test_steps=0).eval().score(task).any()

@@ -11,7 +11,7 @@ from torch.func import functional_call
 from tpn.backbones.batch_norm import remove_running_statistics
 from tpn.episodes.task import Task
 from tpn.errors import TPNError
-from tpn.methods._config import Config, check_rounds
+from tpn.methods._config import AdaptingConfig, check_rounds
 from tpn.methods._method import Dimensions, Method
 
 Weights: TypeAlias = dict[str, Tensor]
@@ -21,7 +21,7 @@ Query: TypeAlias = Float[Tensor, "query channel height width"]
 Scores: TypeAlias = Float[Tensor, "query way"]
 
 
-def check_inner(config: Config, inner_lr: float, *steps: tuple[str, int]) -> None:
+def check_inner(config: AdaptingConfig, inner_lr: float, *steps: tuple[str, int]) -> None:
     """Refuse an inner learning rate or a number of inner steps that is out of range."""
     for name, least in steps:
         check_rounds(config, name, least)
@@ -32,10 +32,13 @@ def check_inner(config: Config, inner_lr: float, *steps: tuple[str, int]) -> Non
 class Classifier(nn.Module):
     """A backbone and a linear layer. Batch normalisation always uses the statistics of the batch."""
 
-    def __init__(self, config: Config, dimensions: Dimensions) -> None:
+    def __init__(self, config: AdaptingConfig, dimensions: Dimensions) -> None:
         super().__init__()
         self.backbone = dimensions.build_backbone(config)
         self.head = nn.Linear(math.prod(self.backbone.map_shape), dimensions.way)
+        if config.zero_head:
+            nn.init.zeros_(self.head.weight)
+            nn.init.zeros_(self.head.bias)
         remove_running_statistics(self.backbone)
 
     def forward(
@@ -49,7 +52,7 @@ class Classifier(nn.Module):
 class Adapting(Method):
     """A method that adapts all weights of a classifier to the support of a task. Its linear layer fixes the way."""
 
-    def __init__(self, config: Config, dimensions: Dimensions) -> None:
+    def __init__(self, config: AdaptingConfig, dimensions: Dimensions) -> None:
         super().__init__(config, dimensions)
         self.network = Classifier(config, dimensions)
 

@@ -135,6 +135,15 @@ class ClassifierConfig(Config):
 
 
 @dataclass(frozen=True)
+class AdaptingConfig(Config):
+    """Settings of methods that adapt a backbone and a linear layer to each task."""
+
+    zero_head: bool = False
+    """Start the linear layer at zero instead of at random. Training then begins with scores that prefer no class: after
+    a warm start, the first steps of each task need not undo a random classifier."""
+
+
+@dataclass(frozen=True)
 class PretrainingConfig(ClassifierConfig):
     """Classifier baseline: train a classifier of all training classes; predict the nearest class mean by cosine."""
 

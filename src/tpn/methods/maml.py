@@ -11,13 +11,13 @@ from torch.func import grad, vmap
 from tpn.backbones.batch_norm import make_twice_differentiable
 from tpn.episodes.task import TrainingTask
 from tpn.methods._adaptation import Adapting, Labels, Query, Scores, Support, Weights, check_inner
-from tpn.methods._config import Config
+from tpn.methods._config import AdaptingConfig
 from tpn.methods._method import Backward, Dimensions, Info, Learned, backward
 from tpn.methods._registry import register_method
 
 
 @dataclass(frozen=True)
-class MAMLConfig(Config):
+class MAMLConfig(AdaptingConfig):
     """MAML: learn initial weights from which a few steps of gradient descent on the support give a good classifier."""
 
     backbone: str = "conv4-32"

@@ -12,7 +12,7 @@ from torch.func import vmap
 from tpn.episodes.task import TrainingTask
 from tpn.errors import TPNError
 from tpn.methods._adaptation import Adapting, Labels, Query, Scores, Support, Weights, check_inner
-from tpn.methods._config import Config, check_at_least
+from tpn.methods._config import AdaptingConfig, check_at_least
 from tpn.methods._method import Backward, Info, Learned, backward
 from tpn.methods._registry import register_method
 
@@ -21,7 +21,7 @@ IMAGES_AT_ONCE = 512
 
 
 @dataclass(frozen=True)
-class ReptileConfig(Config):
+class ReptileConfig(AdaptingConfig):
     """Reptile: repeatedly move the weights towards the weights after a few training steps on a task."""
 
     backbone: str = "conv4-32"

@@ -26,6 +26,8 @@ KEEP_BACKBONE: dict[str, Any] = {"backbone_lr": 0.1, "ema": 0.97}
 """Settings of every method after a warm start: at the full learning rate, the backbone first loses what it has
 learned (docs/how-to/two-stages.md has the trials)."""
 UNIT_LENGTH: dict[str, Any] = {"feature_length": 3.0}
+ZERO_HEAD: dict[str, Any] = {"zero_head": True}
+"""A random linear layer hides what the backbone has learned."""
 WARM_START: dict[str, dict[str, Any]] = {
     "tpn": {**GRAPH_OF_ANGLES, **SEVERAL_TASKS},
     "tpn-semi": {**GRAPH_OF_ANGLES, **SEVERAL_TASKS},
@@ -34,9 +36,13 @@ WARM_START: dict[str, dict[str, Any]] = {
     "soft-kmeans": UNIT_LENGTH,
     "soft-kmeans-cluster": UNIT_LENGTH,
     "masked-soft-kmeans": UNIT_LENGTH,
+    "maml": ZERO_HEAD,
+    "maml-transduction": ZERO_HEAD,
+    "reptile": ZERO_HEAD,
 }
 """Settings that a method needs to start with a backbone that a cosine classifier has trained, whose features have any
-length: with its own ones, the graph of TPN would begin with all nodes equally near, at chance."""
+length, or whose own weights would begin at random: with its own ones, the graph of TPN would begin with all nodes
+equally near, at chance."""
 SECOND_STAGE: dict[str, Any] = {
     **GRAPH_OF_ANGLES,
     **SEVERAL_TASKS,
