@@ -10,6 +10,8 @@ from typing import Any
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does, before torch is loaded
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the tests run side by side, and so do the processes they start
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # more would each load torch first
+# a cache of their own: where a test names no network, the best one in the user's own cache would be taken
+os.environ.setdefault("TPN_CACHE", str(Path("~/.cache/tpn-tests").expanduser()))
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each process would compile our modules again
 
 import numpy as np

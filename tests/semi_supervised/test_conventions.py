@@ -106,7 +106,7 @@ def test_copies_of_a_point_are_as_sure_as_one(copies):
     assert (model.transduction_[120:] == alone.transduction_[free]).all()
     assert (model.label_distributions_[120:] == model.label_distributions_[free]).all()
     assert model.label_distributions_[free].max() > alone.label_distributions_[free].max() - 0.1
-    assert model.familiarity_[free] > 0.5 * alone.familiarity_[free]
+    assert model.familiarity_[free] > 0.4 * alone.familiarity_[free]
     assert not model.unreached_.any()
 
 
@@ -202,7 +202,7 @@ def test_the_cosine_metric():
     model = LabelPropagator(metric="cosine").fit(X, y)
     assert (model.transduction_ == truth).mean() > 0.95
     np.testing.assert_allclose(model.predict_proba(X * 1e3), model.predict_proba(X), atol=1e-9)
-    found = model._graph.neighbours.query_self()[1]
+    found = model._graph.neighbours.query_self()[1][:, :10]
     distances = cosine_distances(X) + 10 * np.eye(120)
     assert (np.sort(found, 1) == np.sort(np.argsort(distances, 1)[:, :10], 1)).mean() > 0.999
 

@@ -15,7 +15,8 @@ from tpn.semi_supervised.point_graph import PointGraph
 from tpn.semi_supervised.sparse_graph import Graph
 
 DESCRIPTION = "graph.json"
-FORMAT = 1
+FORMAT = 2
+"""Format 1 had no candidates: such a graph is not learned."""
 CHECKED_BYTES = 2**30
 """Files of at most this many bytes in all are checked against their digests; of larger ones only what is cheap."""
 
@@ -31,6 +32,7 @@ def save_graph(graph: PointGraph, folder: Path, details: dict[str, Any], extra: 
         "first": graph.nodes.first,
         "node_of": graph.nodes.node_of,
         "mass": graph.nodes.mass,
+        "candidates": graph.candidates,
         **extra,
     }
     kept = {name: np.ascontiguousarray(values) for name, values in arrays.items() if values is not None}
@@ -60,7 +62,7 @@ def open_graph(folder: Path, n_jobs: int | None) -> tuple[PointGraph, dict[str, 
             f"{folder} holds no graph: there is no file {DESCRIPTION}. LabelPropagator.save_graph writes one."
         )
     content = read_json(folder / DESCRIPTION)
-    if content.get("format") != FORMAT:
+    if content.get("format") not in (1, FORMAT):
         raise TPNError(f"{folder / DESCRIPTION} has format {content.get('format')!r}; this version reads {FORMAT}.")
     try:
         arrays = {str(name): _open(folder / f"{name}.npy", *facts) for name, facts in content["arrays"].items()}
@@ -85,6 +87,7 @@ def open_graph(folder: Path, n_jobs: int | None) -> tuple[PointGraph, dict[str, 
             content["n_neighbors"],
             content["search"],
             n_jobs,
+            _candidates(arrays.get("candidates"), number),
         )
     except (KeyError, TypeError, ValueError, OSError, EOFError, IndexError) as failure:
         raise TPNError(f"The graph in {folder} cannot be used: {failure}. Save it again with save_graph.") from failure
@@ -121,6 +124,15 @@ def _open(file: Path, dtype: str, shape: list[int], digest: int) -> np.ndarray:
     if values.dtype.str != dtype or list(values.shape) != list(shape):
         raise ValueError(f"{file.name} holds {values.shape} of {values.dtype}, not {tuple(shape)} of {dtype}")
     return np.asarray(values)
+
+
+def _candidates(values: np.ndarray | None, number: int) -> np.ndarray | None:
+    """Return the candidates of a learned graph, if there are any and all of them are nodes."""
+    if values is not None and (
+        values.ndim != 2 or (values.size and not 0 <= values.min() <= values.max() < number) or values.dtype.kind != "i"
+    ):
+        raise ValueError("candidates.npy does not fit the points")
+    return values if values is None else _sized(values, number)
 
 
 def _sized(values: np.ndarray, number: int) -> np.ndarray:

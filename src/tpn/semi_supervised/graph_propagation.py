@@ -16,8 +16,8 @@ from tpn.semi_supervised import postprocessing as post
 from tpn.semi_supervised.label_encoding import Labels, encode
 from tpn.semi_supervised.parameters import check_parameters, class_balance
 from tpn.semi_supervised.point_graph import Edges, FittedGraph, PointGraph
-from tpn.semi_supervised.prior_models import build_prior_model
-from tpn.semi_supervised.transduction import Result, Settings, Transduction, automatic_alpha
+from tpn.semi_supervised.prior_models import build_prior_model, uses_discriminant
+from tpn.semi_supervised.transduction import Result, Settings, Transduction, automatic_alpha, automatic_rounds
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -28,7 +28,7 @@ class GraphPropagation:
 
     alpha: Any
     estimator: Any
-    rounds: int
+    rounds: Any
     class_prior: Any
     tol: float
     max_iter: int
@@ -38,6 +38,8 @@ class GraphPropagation:
     transduction_: np.ndarray
 
     if TYPE_CHECKING:
+
+        def _connect(self, points: Any) -> Edges: ...
 
         def _predict(self, edges: Edges) -> tuple[np.ndarray, np.ndarray]: ...
 
@@ -91,7 +93,7 @@ class GraphPropagation:
             The folder.
         **params : Any
             Parameters that do not concern the graph: `alpha`, `estimator`, `rounds`, `class_prior`, `tol`, `max_iter`
-            and `n_jobs`.
+            and `n_jobs`. Whether the graph is learned was decided when it was built.
 
         Returns
         -------
@@ -105,6 +107,7 @@ class GraphPropagation:
             "n_neighbors": graph.n_neighbors,
             "metric": graph.metric,
             "search": graph.search,
+            "learn_graph": graph.candidates is not None,
             "length_scale": "local" if graph.common_scale is None else graph.common_scale / graph.range.factor,
         }
         if twice := sorted(set(own) & set(params)):
@@ -118,7 +121,7 @@ class GraphPropagation:
     def _start(self, graph: FittedGraph, n_samples: int, sample_weight: np.ndarray | None) -> None:
         self._graph, self._n_samples, self._sample_weight = graph, n_samples, sample_weight
         workers = effective_n_jobs(self.n_jobs)
-        self._transduction = Transduction(graph.graph, graph.points, graph.nodes.mass, workers)
+        self._transduction = Transduction(graph, workers)
         self._left_out: Any = None
         self._result: Result | None = None
 
@@ -148,7 +151,7 @@ class GraphPropagation:
 
     def _describe(self, result: Result, labels: Labels) -> None:
         """Set the attributes of all points from the result of their nodes."""
-        nodes, component = self._graph.nodes, self._graph.graph.component
+        nodes, component = self._graph.nodes, result.graph.component
         predicted, unlabelled = result.probabilities.argmax(1), ~result.labelled
         self._usual_walks = post.usual_walks(result.walks, predicted, unlabelled, len(labels.classes))
         self.unreached_ = nodes.expand(~np.isin(component, component[result.labelled]))
@@ -159,7 +162,7 @@ class GraphPropagation:
             self.label_distributions_[labels.points] = 0
             self.label_distributions_[labels.points, labels.codes] = labels.shares
         if self._left_out is not None:  # points without weight, as if they were new
-            edges = self._graph.edges_from(self._left_out)
+            edges = self._connect(self._left_out)
             places = np.flatnonzero(nodes.of(np.arange(self._n_samples)) < 0)
             self.label_distributions_[places], self.familiarity_[places] = self._predict(edges)
             self.unreached_[places] = False
@@ -167,9 +170,16 @@ class GraphPropagation:
 
     def _settings(self, classes: np.ndarray, n_labels: float) -> Settings:
         constant = isinstance(self.estimator, str) and self.estimator == "none"
+        points = self._graph.points
+        learned = (
+            self._graph.candidates is not None
+            and uses_discriminant(self.estimator, points.shape, not sparse.issparse(points))
+            and self.rounds != 0
+        )
+        rounds = automatic_rounds(learned) if isinstance(self.rounds, str) else self.rounds
         return Settings(
-            alpha=automatic_alpha(n_labels / len(classes)) if isinstance(self.alpha, str) else self.alpha,
-            rounds=self.rounds if self._graph.points.shape[1] and not constant else 0,
+            alpha=automatic_alpha(n_labels / len(classes), learned) if isinstance(self.alpha, str) else self.alpha,
+            rounds=rounds if points.shape[1] and not constant else 0,
             tol=self.tol,
             max_iter=self.max_iter,
             workers=effective_n_jobs(self.n_jobs),

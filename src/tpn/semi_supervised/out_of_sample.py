@@ -1,5 +1,6 @@
 """Prediction for points that were not there when the graph was built."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tpn.semi_supervised import postprocessing as post
+from tpn.semi_supervised.neighbours import Points
 from tpn.semi_supervised.parameters import float_types
 from tpn.semi_supervised.point_graph import Edges, FittedGraph
 from tpn.semi_supervised.transduction import WALK_CONTINUATION, Result, Transduction
@@ -72,7 +74,12 @@ class OutOfSamplePrediction(ClassifierMixin):  # type: ignore[misc]
     def _edges(self, X: Any) -> Edges:
         check_is_fitted(self, "classes_")
         X = validate_data(self, X, accept_sparse="csr", dtype=float_types(X), reset=False)
-        return self._graph.edges_from(X)
+        return self._connect(X)
+
+    def _connect(self, points: Points) -> Edges:
+        """Connect new points with the nodes of the last graph."""
+        learned = self._result.learned
+        return self._graph.edges_from(points, partial(self._transduction.compare, learned) if learned else None)
 
     def _predict(self, edges: Edges) -> tuple[np.ndarray, np.ndarray]:
         """Return the class probabilities and the familiarity of new points, given their edges."""
@@ -83,7 +90,8 @@ class OutOfSamplePrediction(ClassifierMixin):  # type: ignore[misc]
         alpha = np.where(reached, self._alpha, 0).astype(result.propagated.dtype)
         prior = self._transduction.prior(result.last.model, edges.points)
         scores = alpha * (edges.weights @ result.propagated) + (1 - alpha) * prior
-        probabilities = post.calibrate(post.balance_classes(scores, result.last.factors))
+        balanced = post.balance_classes(scores, result.last.factors)
+        probabilities = post.calibrate(balanced, learned=result.learned is not None)
         walks = WALK_CONTINUATION * (edges.weights @ result.walks)
         familiar = post.familiarity(walks, self._usual_walks[probabilities.argmax(1)])
         return probabilities, familiar * post.nearness(edges.crowding)

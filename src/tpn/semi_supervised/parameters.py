@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-METRICS = ("euclidean", "cosine", "precomputed", "precomputed_affinity")
+PRECOMPUTED = ("precomputed", "precomputed_affinity")
+METRICS = ("euclidean", "cosine", *PRECOMPUTED)
 SEARCHES = ("auto", "exact", "approximate")
 PRIOR_MODELS = ("auto", "discriminant", "linear", "prototypes", "none")
 
@@ -27,7 +28,14 @@ def check_parameters(model: Any) -> None:
         raise refusal(
             "estimator", f"one of {', '.join(PRIOR_MODELS)}, or a classifier with predict_proba", model.estimator
         )
-    check_integer("rounds", model.rounds, 0)
+    if isinstance(model.rounds, str):
+        check_choice("rounds", model.rounds, ("auto",))
+    else:
+        check_integer("rounds", model.rounds, 0)
+    if not isinstance(model.learn_graph, bool | np.bool_):
+        check_choice("learn_graph", model.learn_graph, ("auto",))
+    elif model.learn_graph and model.metric in PRECOMPUTED:
+        raise refusal("learn_graph", "'auto' or False where metric is precomputed, since there are no features", True)
     if isinstance(model.class_prior, str):
         check_choice("class_prior", model.class_prior, ("estimated",))
     if isinstance(model.length_scale, str):

@@ -9,13 +9,15 @@ CALIBRATION = 4.5
 """The factor of the scores in exp(4.5 s) - 1, which turns them into calibrated probabilities. Scores are means over
 neighbours: a high one is less certain than it is right, a low one among many is about as certain as it is right. A
 power of the scores corrects high ones too little where low ones are corrected enough."""
+LEARNED_CALIBRATION = 3.5
+"""The same factor for the scores of a learned graph."""
 BALANCING_STEPS = 20
 BALANCING_TOLERANCE = 1e-2
 CONFIDENT_FRACTION = 0.5
 """The most confident points of each class from which the prior model learns, as a fraction of the class."""
 FAMILIAR_QUANTILE = 0.75
 """The points at this quantile of a class are familiar."""
-FAMILIAR_FRACTION = 0.5
+FAMILIAR_FRACTION = 0.6
 """Points that labels reach at least this much as often as those are familiar too."""
 
 SMALLEST_FACTOR = 1e-30
@@ -75,9 +77,12 @@ def balance_classes(scores: np.ndarray, factors: np.ndarray) -> np.ndarray:
     return scaled
 
 
-def calibrate(scores: np.ndarray) -> np.ndarray:
-    """Turn scores s into calibrated probabilities: exp(4.5 s) - 1, in rows that sum to one. Their order stays."""
-    probabilities: np.ndarray = scores * scores.dtype.type(CALIBRATION)
+def calibrate(scores: np.ndarray, learned: bool = False) -> np.ndarray:
+    """Turn scores s into calibrated probabilities: exp(4.5 s) - 1, in rows that sum to one. Their order stays.
+
+    The scores of a learned graph are more certain already.
+    """
+    probabilities: np.ndarray = scores * scores.dtype.type(LEARNED_CALIBRATION if learned else CALIBRATION)
     np.expm1(probabilities, out=probabilities)
     probabilities /= _row_sums(probabilities)
     return probabilities

@@ -9,7 +9,7 @@ from scipy.sparse.csgraph import connected_components
 
 from tpn.semi_supervised import sparse_graph as graphs
 from tpn.semi_supervised.copies import Nodes, merge
-from tpn.semi_supervised.point_graph import Edges, usable_scale
+from tpn.semi_supervised.point_graph import Compare, Edges, usable_scale
 from tpn.semi_supervised.sparse_graph import SCALE_NEIGHBOUR, Graph
 
 SYMMETRY_TOLERANCE = 1e-5
@@ -27,6 +27,9 @@ class PrecomputedGraph:
     """The length scale of each node; None if there are affinities instead of distances."""
     common_scale: float | None
     n_samples: int
+    n_neighbors: int = 0
+    candidates: np.ndarray | None = None
+    """None, like `n_neighbors`: a graph without features cannot be learned."""
     unit: float = 1.0
     """What distances are divided by, so that their squares are numbers."""
 
@@ -53,7 +56,7 @@ class PrecomputedGraph:
             weights = np.exp(-(values / used[rows]) * (values / used[columns]))
         chosen = sparse.csr_array(sparse.coo_array((weights, (rows, columns)), shape=(n_nodes, n_nodes)))
         graph = graphs.normalise(graphs.weighted(sparse.csr_array(chosen.maximum(chosen.T)), nodes.mass))
-        return cls(nodes, np.empty((n_nodes, 0), values.dtype), graph, scales, common, number, unit)
+        return cls(nodes, np.empty((n_nodes, 0), values.dtype), graph, scales, common, number, unit=unit)
 
     @classmethod
     def from_affinities(cls, X: Any, sample_weight: np.ndarray | None) -> "PrecomputedGraph":
@@ -69,7 +72,7 @@ class PrecomputedGraph:
         graph = graphs.normalise(graphs.weighted(own, nodes.mass))
         return cls(nodes, np.empty((own.shape[0], 0), own.dtype), graph, None, None, affinities.shape[0])
 
-    def edges_from(self, points: Any) -> Edges:
+    def edges_from(self, points: Any, compare: Compare | None = None) -> Edges:
         """Take the distances or affinities of new points (rows) to the points of `fit` (columns)."""
         given = check_graph(points, square=False)
         if given.shape[1] != self.n_samples:

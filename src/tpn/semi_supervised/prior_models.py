@@ -54,25 +54,25 @@ def build_prior_model(
     estimator: Any, n_classes: int, class_balance: np.ndarray | None, shape: tuple[int, int], dense: bool
 ) -> PriorModel:
     """Build the prior model that the parameter `estimator` of LabelPropagator names."""
-    n_points, n_features = shape
+    n_features = shape[1]
     if not isinstance(estimator, str):
         return ClassifierModel(estimator)
-    if estimator == "auto":
-        small = n_classes <= MOST_LINEAR_CLASSES
-        estimator = (
-            "discriminant"
-            if dense and n_features <= min(n_points, MOST_FEATURES)
-            else "linear"
-            if small
-            else "prototypes"
-        )
     if estimator == "none" or not n_features:
         return ConstantModel(np.full(n_classes, 1 / n_classes) if class_balance is None else class_balance)
     if estimator == "discriminant" and not dense:
         raise ValueError('The \'estimator\' parameter cannot be "discriminant" for sparse points: use "linear".')
-    if estimator == "discriminant":
+    if uses_discriminant(estimator, shape, dense):
         return DiscriminantModel()
+    if estimator == "auto":
+        estimator = "linear" if n_classes <= MOST_LINEAR_CLASSES else "prototypes"
     return LinearModel() if estimator == "linear" else PrototypeModel()
+
+
+def uses_discriminant(estimator: Any, shape: tuple[int, int], dense: bool) -> bool:
+    """Return whether the prior model that the parameter `estimator` names is discriminant analysis."""
+    if not isinstance(estimator, str) or not dense or not shape[1]:
+        return False
+    return estimator == "discriminant" or (estimator == "auto" and shape[1] <= min(shape[0], MOST_FEATURES))
 
 
 class DiscriminantModel:
@@ -95,6 +95,7 @@ class DiscriminantModel:
         covariance[np.diag_indices_from(covariance)] += max(ridge, least, 1e-9)
         with threads(1):  # so small that several threads take longer
             self.coef = np.linalg.solve(covariance, means.T).T
+        self.covariance, self.means = covariance, means
         self.intercept = -np.vecdot(means, self.coef) / 2
         return self
 

@@ -1,22 +1,27 @@
 """Transduction: prior model and graph in turns, from a few labels to class probabilities of all nodes.
 
-What a change of the labels does not touch is kept: the graph, and for each round the weights of the prior model. Only
-the last round is solved to the tolerance, from the last solution. The rounds before it serve to fit the prior model,
-and take few steps, always from zero: so they end the same, whatever was known before.
+What a change of the labels does not touch is kept: the first graph, the candidates of a learned one, and for each round
+the weights of the prior model. Only the last round is solved to the tolerance, from the last solution. The rounds
+before it serve to fit the prior model, and take few steps, always from zero: so they end the same, whatever was known
+before.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 from scipy import sparse
 
 from tpn.semi_supervised import postprocessing as post
+from tpn.semi_supervised import sparse_graph as graphs
 from tpn.semi_supervised.conjugate_gradients import SparsePropagation, row_blocks
 from tpn.semi_supervised.evidence import ROWS, Evidence, Standardisation
+from tpn.semi_supervised.learned_graph import LearnedGraph, learn_graph, learned_metric, transformed
 from tpn.semi_supervised.neighbours import Points
-from tpn.semi_supervised.prior_models import PriorModel
+from tpn.semi_supervised.point_graph import FittedGraph
+from tpn.semi_supervised.prior_models import DiscriminantModel, PriorModel
+from tpn.semi_supervised.selection import nearest_of
 from tpn.semi_supervised.sparse_graph import Graph
 from tpn.semi_supervised.threads import threads
 
@@ -30,9 +35,14 @@ WALK_CONTINUATION = 0.9
 """The probability of each further step of the random walks behind `familiarity_`."""
 
 
-def automatic_alpha(labels_per_class: float) -> float:
-    """Return the weight of the graph beside the prior model, which gets better with more labels."""
-    return 0.8 + 0.1 / max(labels_per_class, 1)
+def automatic_alpha(labels_per_class: float, learned: bool) -> float:
+    """Return the weight of the graph beside the prior model: less the more labels there are, if it is not learned."""
+    return 0.9 if learned else 0.8 + 0.1 / max(labels_per_class, 1)
+
+
+def automatic_rounds(learned: bool) -> int:
+    """Return how often the prior model, and a learned graph, are fitted again."""
+    return 3 if learned else 2
 
 
 @dataclass(frozen=True)
@@ -71,6 +81,10 @@ class Result:
     """How often random walks from each node reach a labelled one."""
     iterations: int
     converged: bool
+    graph: Graph
+    """The graph of the last round."""
+    learned: LearnedGraph | None
+    """The same graph with its metric, if it was learned."""
 
     @property
     def last(self) -> Round:
@@ -83,15 +97,16 @@ class Result:
             factors = np.where(places < 0, 1, one.factors[places])
             rounds.append(Round(one.model.reorder(places) or one.model, factors))
         propagated = _columns(self.propagated, places)
-        return Result(rounds, propagated, self.probabilities, self.labelled, self.walks, 0, True)
+        return replace(self, rounds=rounds, propagated=propagated)
 
 
 class Transduction:
     """Alternates between the prior model and the graph."""
 
-    def __init__(self, graph: Graph, points: Points, mass: np.ndarray | None, workers: int) -> None:
-        self.graph, self.points, self.mass, self.workers = graph, points, mass, workers
-        self.standardise = Standardisation(points, workers)
+    def __init__(self, graph: FittedGraph, workers: int) -> None:
+        self.graph, self.points, self.mass, self.workers = graph.graph, graph.points, graph.nodes.mass, workers
+        self.candidates, self.n_neighbors = graph.candidates, graph.n_neighbors
+        self.standardise = Standardisation(self.points, workers)
 
     def run(
         self,
@@ -109,6 +124,7 @@ class Transduction:
         labelled = weight > 0
         known = (labels[np.flatnonzero(labelled)].toarray() / weight[labelled, None]).astype(self.graph.S.dtype)
         system = SparsePropagation(self.graph, labelled, settings.workers)
+        learned: LearnedGraph | None = None
         counted = settings.class_balance is not None and self.mass is not None  # an estimate takes each point once
         mass = self.mass[~labelled] if counted and self.mass is not None else None
         count = 1 if labelled.all() else settings.rounds + 1
@@ -119,6 +135,9 @@ class Transduction:
             earlier = before or (rounds[-1] if rounds else None)
             evidence = Evidence(self.points, self.standardise, labels, labelled, scores, self.mass, settings.workers)
             model = build_model().fit(evidence, earlier.model if earlier else None)
+            if turn and self.candidates is not None and isinstance(model, DiscriminantModel):
+                learned = self._learn_graph(learned_metric(model))
+                system = SparsePropagation(learned.graph, labelled, settings.workers)
             if turn < count - 1:
                 steps, start = (max(settings.tol, EARLY_TOLERANCE), settings.max_iter), None
             else:
@@ -131,7 +150,7 @@ class Transduction:
             rounds.append(Round(model, factors))
             scores = self._by_rows(partial(post.balance_classes, factors=factors), solution.values)
         assert scores is not None, "there is at least one round"
-        probabilities = self._by_rows(post.calibrate, scores)
+        probabilities = self._by_rows(partial(post.calibrate, learned=learned is not None), scores)
         probabilities[labelled] = known
         walks = system.solve(
             np.ones_like(known[:, :1]),
@@ -148,7 +167,30 @@ class Transduction:
             walks.values.ravel(),
             solution.iterations,
             solution.converged,
+            system.graph,
+            learned,
         )
+
+    def _learn_graph(self, metric: np.ndarray) -> LearnedGraph:
+        """Choose the neighbours of each node anew by this metric."""
+        assert self.candidates is not None
+        rows = self.standardise.rows if self._all_measured else lambda part: self.standardise(self.points[part])
+        return learn_graph(rows, self.candidates, self.n_neighbors, self.mass, metric, self.workers)
+
+    def compare(self, learned: LearnedGraph, points: Points, candidates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the edges of new points by a learned metric: their weights, and the nodes they lead to."""
+        nodes, places = np.unique(candidates, return_inverse=True)
+        theirs = transformed(self.standardise(self.points[nodes]), learned.metric)
+        own = transformed(self.standardise(points), learned.metric)
+        squares, found = nearest_of(own, theirs, places.reshape(candidates.shape), self.n_neighbors)
+        found = nodes[found]
+        scales = graphs.length_scales(squares, learned.scales)
+        return graphs.edge_weights(squares, scales, learned.scales[found]), found
+
+    @property
+    def _all_measured(self) -> bool:
+        """Whether the points that were measured are all nodes."""
+        return bool(self.standardise.step == 1)
 
     def _by_rows(self, function: Callable[[np.ndarray], np.ndarray], values: np.ndarray) -> np.ndarray:
         """Apply a function of rows to all of them, in threads."""
@@ -163,7 +205,7 @@ class Transduction:
 
     def prior(self, model: PriorModel, points: Points | None = None) -> np.ndarray:
         """Return the class probabilities that a prior model predicts for points, by default for all nodes."""
-        all_measured = points is None and self.standardise.step == 1
+        all_measured = points is None and self._all_measured
         points = self.points if points is None else points
 
         def predict(first: int) -> np.ndarray:
