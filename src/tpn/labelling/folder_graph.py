@@ -19,7 +19,7 @@ from tpn.semi_supervised.label_propagator import LabelPropagator
 
 FORMAT = 1
 DESCRIPTION, ARRAYS, MAP, GRAPH = "folder-graph.json", "points.npz", "map.npz", "graph"
-OF_THE_GRAPH = ("n_neighbors", "length_scale", "metric", "search")
+OF_THE_GRAPH = ("n_neighbors", "length_scale", "metric", "search", "learn_graph")
 """Parameters of LabelPropagator that a graph depends on."""
 DEFAULTS: dict[str, Any] = {}
 GRAPHS = "graphs"
