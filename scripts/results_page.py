@@ -37,12 +37,11 @@ def main() -> None:
     if not reports:
         parser.error(f"no reports in {folder}")
     beside = Path(os.path.relpath(folder.resolve(), options.page.resolve().parent))
-    sections = [section(report, beside) for report in reports]
+    pictures = sorted(folder.glob("table1-mini-imagenet-*-paper.png"))[:1]
+    sections = [section(report, beside, pictures) for report in reports]
     if (folder / DIFFERENCES).is_file():
         sections.insert(0, (folder / DIFFERENCES).read_text(encoding="utf-8").strip())
-    pictures = sorted(folder.glob("table1-mini-imagenet-*-paper.png"))
-    if pictures:
-        sections.insert(0, f"![Table 1, ours and the paper's]({(beside / pictures[0].name).as_posix()})")
+    sections[:0] = [f"![Table 1, ours and the paper's]({(beside / one.name).as_posix()})" for one in pictures]
     write_text(options.page, "\n\n".join([INTRODUCTION.strip().replace("FOLDER", folder.as_posix()), *sections]) + "\n")
 
 
@@ -51,12 +50,14 @@ def experiment_of(report: Path) -> str:
     return max((name for name in EXPERIMENTS if report.name.startswith(f"{name}-")), key=len)
 
 
-def section(report: Path, beside: Path) -> str:
-    """Return the beginning of a report."""
+def section(report: Path, beside: Path, shown: list[Path]) -> str:
+    """Return the beginning of a report, without pictures that are shown already."""
     text = report.read_text(encoding="utf-8")
     command = re.search(r"^    tpn paper .*$", text, re.MULTILINE)
     title, _, rest = text.partition(UNTIL)[0].strip().partition("\n")
     rest = re.sub(r"^## ", "### ", rest, flags=re.MULTILINE)
+    for picture in shown:
+        rest = re.sub(rf"^!\[[^\]]*\]\({re.escape(picture.name)}\)\n+", "", rest, flags=re.MULTILINE)
     rest = re.sub(r"\]\(([^)]+\.png)\)", rf"]({beside.as_posix()}/\1)", rest)
     made = f"{command.group()}\n\n" if command else ""
     return f"#{title}\n\n{made}{rest.strip()}\n\n[Full report]({beside.as_posix()}/{report.name})"
