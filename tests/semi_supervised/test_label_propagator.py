@@ -262,7 +262,10 @@ def test_familiarity_compares_with_others_of_the_class_and_with_all():
     best = np.array([0, 0, 0, 0, 1, 1, 1, 1, 2])
     free = np.arange(9) != 7
     usual = usual_walks(arrived, best, free, 4)
-    np.testing.assert_allclose(familiarity(arrived, usual[best]), [1, 1, 25 / 144, 0, 1 / 9, 1 / 9, 1 / 36, 1, 0])
+    np.testing.assert_allclose(
+        familiarity(arrived, usual[best]),
+        [1, 1, (0.25 / 0.55) ** 2, 0, (0.2 / 0.55) ** 2, (0.2 / 0.55) ** 2, (0.1 / 0.55) ** 2, 1, 0],
+    )
 
 
 def test_points_of_none_of_the_classes_are_not_familiar():

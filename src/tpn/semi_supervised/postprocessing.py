@@ -17,7 +17,7 @@ CONFIDENT_FRACTION = 0.5
 """The most confident points of each class from which the prior model learns, as a fraction of the class."""
 FAMILIAR_QUANTILE = 0.75
 """The points at this quantile of a class are familiar."""
-FAMILIAR_FRACTION = 0.6
+FAMILIAR_FRACTION = 0.55
 """Points that labels reach at least this much as often as those are familiar too."""
 
 SMALLEST_FACTOR = 1e-30
