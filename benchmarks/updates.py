@@ -1,7 +1,8 @@
 """An answer while you label: `LabelPropagator.update` after one more label, and whether it is that of a new fit.
 
-    python -m benchmarks updates                                  10,000 x 256, 20 classes; 100,000 x 256, 100 classes
+    python -m benchmarks updates                                  10,000 x 256 (twice); 100,000 x 256
     python -m benchmarks.updates 10000 20                         one of them, or another size
+    python -m benchmarks.updates 10000 20 directions              of length one: their graph is learned
     python -m benchmarks.updates features.npy classes.npy         features of one's own, and their classes
 
 Made-up vectors of overlapping classes, 5 labels of each; then one label more in each round. Times are medians; CPU time
@@ -14,6 +15,7 @@ import time
 import warnings
 
 import numpy as np
+from sklearn.preprocessing import normalize
 
 from benchmarks.labelling import most_memory
 from tpn import LabelPropagator
@@ -21,21 +23,21 @@ from tpn import LabelPropagator
 DIMENSIONS, LABELS, ROUNDS = 256, 5, 7
 APART = 0.25
 """How far the middles of classes lie from zero in each dimension, in standard deviations of their points."""
-SIZES = ((10_000, 20), (100_000, 100))
+SIZES = (("10000", "20"), ("10000", "20", "directions"), ("100000", "100"))
 
 
 def main() -> None:
-    for size, classes in SIZES:
-        subprocess.run([sys.executable, "-m", "benchmarks.updates", str(size), str(classes)], check=True)
+    for size in SIZES:
+        subprocess.run([sys.executable, "-m", "benchmarks.updates", *size], check=True)
 
 
-def vectors(size: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
+def vectors(size: int, classes: int, directions: bool) -> tuple[np.ndarray, np.ndarray]:
     """Points and their classes."""
     rng = np.random.default_rng(2)
     truth = rng.integers(classes, size=size)
     points = rng.standard_normal((size, DIMENSIONS), dtype=np.float32)
     points += rng.normal(0, APART, (classes, DIMENSIONS)).astype(np.float32)[truth]
-    return points, truth
+    return (normalize(points) if directions else points), truth
 
 
 def measure(points: np.ndarray, truth: np.ndarray) -> None:
@@ -59,12 +61,15 @@ def measure(points: np.ndarray, truth: np.ndarray) -> None:
     same = float((fresh.transduction_ == model.transduction_).mean())
     right = float((model.transduction_ == truth).mean())
     classes = len(np.unique(truth))
-    print(f"update after one more label, {len(points):,} x {points.shape[1]}, {classes} classes; medians of {ROUNDS}")
+    graph = "learned graph" if model._graph.candidates is not None else "fixed graph"
+    size = f"{len(points):,} x {points.shape[1]}, {classes} classes"
+    print(f"update after one more label, {size}, {graph}; medians of {ROUNDS}")
     print(f"  fit {fit:.2f} s   update {np.median(seconds):.3f} s ({np.median(cpu):.3f} s of CPU)   {memory:.2f} GB")
     print(f"  {100 * same:.2f} % the same labels as a new fit   accuracy {100 * right:.1f} %", flush=True)
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    first, second = sys.argv[1:]
-    measure(*(vectors(int(first), int(second)) if first.isdigit() else (np.load(first), np.load(second))))
+    first, second, *rest = sys.argv[1:]
+    made = first.isdigit()
+    measure(*(vectors(int(first), int(second), bool(rest)) if made else (np.load(first), np.load(second))))
