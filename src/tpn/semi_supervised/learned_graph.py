@@ -9,6 +9,7 @@ This suits directions, such as features of images, whose variance within classes
 Where it is the same (points around class means), there is nothing to learn.
 """
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -16,11 +17,11 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from tpn.semi_supervised import sparse_graph as graphs
-from tpn.semi_supervised.evidence import ROWS, squared_lengths
+from tpn.semi_supervised.evidence import squared_lengths
 from tpn.semi_supervised.feature_scaling import unit_length
 from tpn.semi_supervised.neighbours import Points
 from tpn.semi_supervised.prior_models import DiscriminantModel
-from tpn.semi_supervised.selection import nearest_of
+from tpn.semi_supervised.selection import pick
 from tpn.semi_supervised.sparse_graph import Graph
 from tpn.semi_supervised.threads import threads
 
@@ -29,7 +30,9 @@ MOST_NUMBERS = 12_000_000
 EMPHASIS = 1.0
 """How much longer the directions between class means are than the others: twice as long."""
 LENGTH_TOLERANCE = 1e-3
-PAIRS = 2**13
+TRANSFORMED = 2**11
+"""Points that a thread transforms at once."""
+PAIRS = 64
 """Points whose candidates a thread compares at once."""
 
 
@@ -48,12 +51,13 @@ def learned_metric(model: DiscriminantModel) -> np.ndarray:
 
     There the covariance within classes is the identity, and directions between class means are twice as long.
     """
-    factor = np.linalg.cholesky(model.covariance)
-    whitening = solve_triangular(factor, np.eye(len(factor)), lower=True).T
-    means = (model.means - model.means.mean(0)) @ whitening
-    _, sizes, directions = np.linalg.svd(means, full_matrices=False)
-    between = directions[sizes > 1e-6 * max(sizes.max(), 1e-300)]
-    return np.asarray(whitening + EMPHASIS * (whitening @ between.T) @ between)
+    with threads(1):  # its matrices are so small that several threads take longer
+        factor = np.linalg.cholesky(model.covariance)
+        whitening = solve_triangular(factor, np.eye(len(factor)), lower=True).T
+        means = (model.means - model.means.mean(0)) @ whitening
+        _, sizes, directions = np.linalg.svd(means, full_matrices=False)
+        between = directions[sizes > 1e-6 * max(sizes.max(), 1e-300)]
+        return np.asarray(whitening + EMPHASIS * (whitening @ between.T) @ between)
 
 
 def are_directions(points: np.ndarray) -> bool:
@@ -81,16 +85,25 @@ def learn_graph(
     points = np.empty((number, len(metric)), kind)
     squares, found = np.empty((number, k), kind), np.empty((number, k), candidates.dtype)
 
+    buffers = threading.local()
+
     def transform(first: int) -> None:
-        part = slice(first, first + ROWS)
+        part = slice(first, first + TRANSFORMED)
         points[part] = transformed(rows(part), metric)
 
     def choose(first: int) -> None:
         part = slice(first, first + PAIRS)
-        squares[part], found[part] = nearest_of(points[part], points, candidates[part], k)
+        some, own = candidates[part], points[part]
+        if not hasattr(buffers, "gathered"):  # one for each thread: asking for memory takes long
+            buffers.gathered = np.empty((PAIRS, *candidates.shape[1:], len(metric)), kind)
+        gathered = buffers.gathered[: len(some)]
+        np.take(points, some, axis=0, out=gathered, mode="clip")
+        distances = 2 - 2 * np.vecdot(gathered, own[:, None])  # squared, of points of length one
+        order = np.argsort(distances, axis=1, kind="stable")[:, :k]
+        squares[part], found[part] = np.maximum(pick(distances, order), 0), pick(some, order)
 
     with threads(workers) as run:
-        list(run(transform, range(0, number, ROWS)))
+        list(run(transform, range(0, number, TRANSFORMED)))
         list(run(choose, range(0, number, PAIRS)))
     scales = graphs.length_scales(squares)
     return LearnedGraph(graphs.normalise(graphs.connect(squares, found, scales, mass)), metric, scales)

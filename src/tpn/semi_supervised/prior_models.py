@@ -88,7 +88,8 @@ class DiscriminantModel:
         means = sums / sizes[:, None]
         covariance = evidence.moment.copy()
         if evidence.scores is not None:
-            covariance -= (means * (sizes / sizes.sum())[:, None]).T @ means
+            with threads(1):  # so small that several threads take longer, and keep waiting for more
+                covariance -= (means * (sizes / sizes.sum())[:, None]).T @ means
         noise = len(covariance) / evidence.standardise.points.shape[0]  # a covariance of few points is mostly noise
         ridge = (SHRINKAGE + noise) * np.trace(covariance) / len(covariance)
         least = SMALLEST_RIDGE * np.trace(evidence.moment) / len(covariance)  # rounding could make eigenvalues negative
