@@ -124,6 +124,15 @@ def test_points_without_weight_are_labelled_as_new_points():
     np.testing.assert_allclose(model.label_distributions_[5], model.predict_proba(X[5:6])[0])
 
 
+@pytest.mark.parametrize("per_class", [30, 100])
+def test_confidence_is_about_as_high_as_often_it_is_right(per_class):
+    """Of few points the metric follows the labels that it was learned from: the graph confirms them."""
+    X, truth, y = directions(4 * per_class, labels=5)
+    model = LabelPropagator().fit(X, y)
+    confidence = (model.label_distributions_.max(1) * model.familiarity_)[y < 0]
+    assert abs(confidence.mean() - right(model, truth, y)) < 0.12
+
+
 def test_candidates_are_saved_with_the_graph(tmp_path):
     X, _, y = directions()
     model = LabelPropagator(tol=1e-8).fit(X, y)

@@ -91,7 +91,7 @@ class OutOfSamplePrediction(ClassifierMixin):  # type: ignore[misc]
         prior = self._transduction.prior(result.last.model, edges.points)
         scores = alpha * (edges.weights @ result.propagated) + (1 - alpha) * prior
         balanced = post.balance_classes(scores, result.last.factors)
-        probabilities = post.calibrate(balanced, learned=result.learned is not None)
+        probabilities = post.calibrate(balanced, result.calibration)
         walks = WALK_CONTINUATION * (edges.weights @ result.walks)
         familiar = post.familiarity(walks, self._usual_walks[probabilities.argmax(1)])
         return probabilities, familiar * post.nearness(edges.crowding)

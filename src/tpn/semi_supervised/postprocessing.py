@@ -10,7 +10,10 @@ CALIBRATION = 4.5
 neighbours: a high one is less certain than it is right, a low one among many is about as certain as it is right. A
 power of the scores corrects high ones too little where low ones are corrected enough."""
 LEARNED_CALIBRATION = 3.5
-"""The same factor for the scores of a learned graph."""
+"""The same factor for the scores of a learned graph of many points."""
+SELF_CONFIRMATION = 3.0
+"""How much smaller that factor is the more features there are for each point: a metric of few points follows the labels
+that it was learned from, so that the graph confirms them."""
 BALANCING_STEPS = 20
 BALANCING_TOLERANCE = 1e-2
 CONFIDENT_FRACTION = 0.5
@@ -77,12 +80,14 @@ def balance_classes(scores: np.ndarray, factors: np.ndarray) -> np.ndarray:
     return scaled
 
 
-def calibrate(scores: np.ndarray, learned: bool = False) -> np.ndarray:
-    """Turn scores s into calibrated probabilities: exp(4.5 s) - 1, in rows that sum to one. Their order stays.
+def calibration_factor(n_points: int, n_features: int, learned: bool) -> float:
+    """Return the factor of the scores in `calibrate`: smaller for those of a learned graph, which are more certain."""
+    return LEARNED_CALIBRATION / (1 + SELF_CONFIRMATION * n_features / n_points) if learned else CALIBRATION
 
-    The scores of a learned graph are more certain already.
-    """
-    probabilities: np.ndarray = scores * scores.dtype.type(LEARNED_CALIBRATION if learned else CALIBRATION)
+
+def calibrate(scores: np.ndarray, factor: float = CALIBRATION) -> np.ndarray:
+    """Turn scores s into calibrated probabilities: exp(factor s) - 1, in rows that sum to one. Their order stays."""
+    probabilities: np.ndarray = scores * scores.dtype.type(factor)
     np.expm1(probabilities, out=probabilities)
     probabilities /= _row_sums(probabilities)
     return probabilities

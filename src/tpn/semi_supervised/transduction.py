@@ -81,6 +81,8 @@ class Result:
     """How often random walks from each node reach a labelled one."""
     iterations: int
     converged: bool
+    calibration: float
+    """The factor of the scores in the calibration."""
     graph: Graph
     """The graph of the last round."""
     learned: LearnedGraph | None
@@ -150,7 +152,8 @@ class Transduction:
             rounds.append(Round(model, factors))
             scores = self._by_rows(partial(post.balance_classes, factors=factors), solution.values)
         assert scores is not None, "there is at least one round"
-        probabilities = self._by_rows(partial(post.calibrate, learned=learned is not None), scores)
+        factor = post.calibration_factor(number, self.points.shape[1], learned is not None)
+        probabilities = self._by_rows(partial(post.calibrate, factor=factor), scores)
         probabilities[labelled] = known
         walks = system.solve(
             np.ones_like(known[:, :1]),
@@ -167,6 +170,7 @@ class Transduction:
             walks.values.ravel(),
             solution.iterations,
             solution.converged,
+            factor,
             system.graph,
             learned,
         )
