@@ -9,7 +9,7 @@ CALIBRATION = 4.5
 """The factor of the scores in exp(4.5 s) - 1, which turns them into calibrated probabilities. Scores are means over
 neighbours: a high one is less certain than it is right, a low one among many is about as certain as it is right. A
 power of the scores corrects high ones too little where low ones are corrected enough."""
-LEARNED_CALIBRATION = 3.5
+LEARNED_CALIBRATION = 3.8
 """The same factor for the scores of a learned graph of many points."""
 SELF_CONFIRMATION = 3.0
 """How much smaller that factor is the more features there are for each point: a metric of few points follows the labels
