@@ -96,7 +96,8 @@ class InformationHead(Head):
             # -T‖z - w‖² without ‖z‖², which is the same for all classes
             slopes = loss.slopes(torch.sub(2 * T * inner, (w * inner).sum(-1, keepdim=True), alpha=T), Y)
             slope = torch.stack([slopes, products.of(slopes)]).addcmul_(slopes.sum(-1, keepdim=True), state, value=-1)
-            state = adam.step(state, slope, squares=(slope[0] * slope[1]).sum(-1, keepdim=True))
+            squares = (slope[0] * slope[1]).sum(-1, keepdim=True).clamp_min_(0)  # of points that are alike, below zero
+            state = adam.step(state, slope, squares=squares)
         return state[0]
 
 
