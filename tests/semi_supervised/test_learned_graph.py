@@ -1,9 +1,12 @@
 """The learned graph: neighbours chosen anew by a metric in which classes are compact."""
 
 import json
+import warnings
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression
@@ -179,3 +182,27 @@ def test_sparse_points_and_graphs_cannot_be_learned():
         LabelPropagator(learn_graph=True, metric="precomputed").fit(sparse.csr_array((100, 100)), y)
     with pytest.raises(ValueError, match="'learn_graph' parameter"):
         LabelPropagator().set_params(learn_graph="never").fit(X, y)
+
+
+@settings(max_examples=60)
+@given(
+    st.integers(0, 10**6), st.sampled_from([1, 2, 3, 8]), st.sampled_from([3, 9, 31, 60]), st.sampled_from([1, 3, 10])
+)
+def test_directions_of_any_kind_give_probabilities(seed, n_features, n_points, n_neighbors):
+    """Among them: copies, nearly copies, all the same, directions that vary in one dimension only."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_points, n_features))
+    X = [X, X[[0] * n_points], X[rng.integers(0, n_points // 3, n_points)], X * ([1] + [1e-9] * (n_features - 1))][
+        seed % 4
+    ]
+    X = normalize(X + 1e-8 * (seed % 3) * rng.normal(size=X.shape)).astype([np.float32, np.float64][seed % 2])
+    y = np.where(rng.random(n_points) < 0.4, rng.integers(0, 3, n_points), -1)
+    y[:2] = 0, 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = LabelPropagator(n_neighbors).fit(X, y)
+        new = model.predict_proba(X[:3] * X.dtype.type(1e6))
+    for probabilities in (model.label_distributions_, new):
+        assert np.isfinite(probabilities).all()
+        np.testing.assert_allclose(probabilities.sum(1), 1, rtol=1e-4)
+    assert ((model.familiarity_ >= 0) & (model.familiarity_ <= 1)).all()
