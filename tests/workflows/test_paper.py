@@ -42,6 +42,8 @@ def test_the_command_of_a_result_reports_the_same(reproduced, capsys):
     assert f"--out {home(reproduced)}" in reproduced.command
     assert main([*reproduced.command.split()[1:], "--report-only"]) == 0
     assert capsys.readouterr().out == f"{reproduced}\n"
+    [page] = home(reproduced).glob("*.md")
+    assert reproduced.command in page.read_text(), "the command that makes the numbers, not the one that reports them"
 
 
 def test_a_result_can_be_looked_at(reproduced):

@@ -51,12 +51,12 @@ class PaperOptions(Budget, TrainingDeviceOptions, ImageOptions):
         return self.workers or (MOST_WORKERS if self.ray else 1)
 
     def command(self, name: str) -> str:
-        """Return the command line of an experiment with these options."""
+        """Return the command line that makes the numbers of an experiment, whether or not it only reported them."""
         words = ["tpn", "paper", name]
         own = list(PaperOptions.__annotations__)
         for field in sorted(fields(self), key=lambda field: field.name not in own):
             value = getattr(self, field.name)
-            if value != field.default:
+            if value != field.default and field.name != "report_only":
                 words.append(f"--{field.name.replace('_', '-')}")
                 words += [] if value is True else map(str, value) if isinstance(value, tuple) else [str(value)]
         return shlex.join(words)
