@@ -23,21 +23,29 @@ def remove_running_statistics(module: nn.Module) -> None:
 
 
 class ElementaryBatchNorm(nn.BatchNorm2d):
-    """Batch normalisation with the statistics of the batch, in elementary operations.
+    """Batch normalisation with the statistics of the batch, in training by elementary operations.
 
-    PyTorch's own layer is faster, but has a wrong second derivative under `vmap` (seen in torch 2.13).
+    Training of MAML needs gradients of gradients: those of PyTorch's own layer are wrong under `vmap` (seen in torch
+    2.13), and slow on CPUs. Sums over images and places are matrix products here, several times as fast as
+    `Tensor.sum`.
     """
 
     def forward(self, input: Float[Tensor, "image filter height width"]) -> Float[Tensor, "image filter height width"]:
-        values = input if input.dtype == torch.float64 else input.float()
-        centred = values - values.mean((0, 2, 3), keepdim=True)
-        variance = centred.square().mean((0, 2, 3), keepdim=True)
-        scaled = centred * torch.rsqrt(variance + self.eps) * self.weight[:, None, None]
-        return scaled + self.bias[:, None, None]
+        if not self.training:
+            return super().forward(input)
+        images, filters, height, width = input.shape
+        with torch.autocast(input.device.type, enabled=False):
+            values = input if input.dtype == torch.float64 else input.float()
+            rows = values.permute(0, 2, 3, 1).reshape(-1, filters)
+            average = rows.new_full((1, len(rows)), 1 / len(rows))
+            centred = rows - average @ rows
+            variance = average @ centred.square()
+            scaled = centred * (torch.rsqrt(variance + self.eps) * self.weight) + self.bias
+        return scaled.view(images, height, width, filters).permute(0, 3, 1, 2)
 
 
 def make_twice_differentiable(module: nn.Module) -> None:
-    """Replace the batch normalisation of an untrained module by one that is twice differentiable under `vmap`."""
+    """Replace the batch normalisation of an untrained module by one for gradients of gradients."""
     for parent in list(module.modules()):
         for name, layer in parent.named_children():
             if isinstance(layer, nn.BatchNorm2d):

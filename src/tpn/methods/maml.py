@@ -65,8 +65,7 @@ class MAML(Adapting):
 
     def __init__(self, config: MAMLConfig, dimensions: Dimensions) -> None:
         super().__init__(config, dimensions)
-        if config.vectorised:
-            make_twice_differentiable(self.network)
+        make_twice_differentiable(self.network)
 
     def inner_loss(self, weights: Weights, support: Support, labels: Labels, query: Query) -> Float[Tensor, ""]:
         """Return the loss that a task minimises to adapt."""
