@@ -1,7 +1,7 @@
 """Validation accuracy of a run of TPN with other graphs: neighbours (k) and how far labels propagate (alpha).
 
 python -m scripts.choose_graph RUN --data mini-imagenet:… [--k 12 20] [--alpha 0.99 0.998]
-python -m scripts.choose_graph RUN --data mini-imagenet:… --method tpn-semi --unlabelled 20 --beside protonet soft-kmeans
+python -m scripts.choose_graph RUN --data mini-imagenet:… --method tpn-semi --unlabelled 20 --beside soft-kmeans
 
 --method tests the weights as another method that propagates labels; --beside adds rows of heads on the same features.
 """

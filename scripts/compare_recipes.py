@@ -106,8 +106,8 @@ def trial(name: str, recipe: dict[str, Any], options: argparse.Namespace) -> dic
     if options.second_stage:
         common |= {"init": options.init}
     per_step = recipe.get("episodes_per_step", 1)
-    steps = int(60 * options.minutes / seconds_per_step(common, options, folder))
-    run = train(common | {"episodes": steps * per_step}, options, folder)
+    steps = int(60 * options.minutes / seconds_per_step(common, options.data, folder))
+    run = train(common | {"episodes": steps * per_step}, options.data, folder)
     row: dict[str, Any] = {"recipe": name, "steps": steps, "minutes": run.seconds / 60}
     for shot in (1, 5):
         test = tpn.evaluate(
@@ -118,15 +118,15 @@ def trial(name: str, recipe: dict[str, Any], options: argparse.Namespace) -> dic
     return row
 
 
-def train(settings: dict[str, Any], options: argparse.Namespace, folder: Path) -> tpn.TrainingRun:
-    """Train one stage, validated at its end only."""
+def train(settings: dict[str, Any], data: str, folder: Path) -> tpn.TrainingRun:
+    """Train one stage, the first if it has a classifier of the training classes, validated at its end only."""
     whole = {"validate_every": settings["episodes"], "validation_episodes": 40, "resume": True, **settings}
-    if options.second_stage:
-        return tpn.train("tpn", options.data, out=folder, **whole)
-    return tpn.pretrain(options.data, out=folder, **whole)
+    if "classifier" in settings:
+        return tpn.pretrain(data, out=folder, **whole)
+    return tpn.train("tpn", data, out=folder, **whole)
 
 
-def seconds_per_step(settings: dict[str, Any], options: argparse.Namespace, folder: Path) -> float:
+def seconds_per_step(settings: dict[str, Any], data: str, folder: Path) -> float:
     """Return the mean time of a step: the medians of each image size, in the proportions of the training."""
     times: list[float] = []
     shares, per_step = settings.get("size_shares") or (1.0,), settings.get("episodes_per_step", 1)
@@ -137,7 +137,7 @@ def seconds_per_step(settings: dict[str, Any], options: argparse.Namespace, fold
 
     timing = folder.with_name(f"{folder.name}-timing")
     equal = {"size_shares": (1 / len(shares),) * len(shares)} if len(shares) > 1 else {}
-    train({**settings, **equal, "episodes": count * per_step, "on_step": stamp}, options, timing)
+    train({**settings, **equal, "episodes": count * per_step, "on_step": stamp}, data, timing)
     steps = [after - before for before, after in pairwise(times)]
     medians = [median(steps[first + COMPILING : first + TIMED - 1]) for first in range(0, count, TIMED)]
     return float(sum(share * seconds for share, seconds in zip(shares, medians, strict=True)))
