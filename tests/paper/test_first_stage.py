@@ -55,6 +55,14 @@ def test_the_shipped_weights_are_trained_in_two_stages_and_at_the_quick_budget_f
         assert [job.config.init for job in plan.jobs.values()] == [None], "a first stage starts from scratch"
 
 
+def test_a_small_resnet_has_a_first_stage_of_its_own(images, tmp_path):
+    plan = planned(find_experiment("mini-resnet12"), images, tmp_path, replace(BUDGET, episodes=None))
+    [first], [second] = plan.first.values(), plan.jobs.values()
+    assert first.config.settings.backbone == second.config.settings.backbone == "resnet12-16"
+    table = planned(find_experiment("resnet"), images, tmp_path, BUDGETS["cpu"])
+    assert table.first.keys() == plan.first.keys(), "the systems of the ResNet table start with the same one"
+
+
 def test_a_graph_starts_with_a_scale_that_fits_the_backbone(images, tmp_path):
     def settings(budget):
         jobs = planned(one_cell("tpn"), images, tmp_path, budget).jobs

@@ -43,6 +43,7 @@ SHAPES = {  # experiment -> rows, columns, trainings
     "closed-form": (2, 2, 4),
     "mini-conv4-pretrained": (1, 4, 1),
     "mini-conv4": (1, 4, 1),
+    "mini-resnet12": (1, 4, 1),
 }
 
 
@@ -75,7 +76,7 @@ def test_published_numbers_stand_where_the_paper_has_them(name, numbers):
 
 
 def test_the_settings_that_a_column_names_are_those_of_its_test():
-    for name in ("table1", "table2", "mini-conv4"):
+    for name in ("table1", "table2", "mini-conv4", "mini-resnet12"):
         for cell in EXPERIMENTS[name].cells:
             assert cell.column == f"{cell.test.episode.way}-way {cell.test.episode.shot}-shot"
     for name in ("table3", "table4"):
@@ -207,10 +208,11 @@ def test_validations_are_evenly_spaced():
         assert settings.validate_every == every
 
 
-def test_the_backbone_is_changed_only_in_the_table_about_it():
+def test_the_backbone_is_changed_only_where_it_is_a_resnet():
     changed = replace(QUICK, resnet="conv4")
-    assert {settings_for(training, changed).backbone for training in trainings("resnet")} == {"conv4"}
-    untouched = EVERY_TRAINING - trainings("resnet")
+    deep = trainings("resnet") | trainings("mini-resnet12")
+    assert {settings_for(training, changed).backbone for training in deep} == {"conv4"}
+    untouched = EVERY_TRAINING - deep
     assert all(settings_for(training, changed) == settings_for(training, QUICK) for training in untouched)
 
 
@@ -246,7 +248,7 @@ def test_names_are_found_and_near_misses_are_hinted_at():
     assert find_experiment("table1") is EXPERIMENTS["table1"]
     with pytest.raises(TPNError, match=r"'tabel1'.*Did you mean table1\?"):
         find_experiment("tabel1")
-    with pytest.raises(TPNError, match=r"mini-conv4\.$"):
+    with pytest.raises(TPNError, match=r"mini-resnet12\.$"):
         find_experiment("xyzzy")
 
 

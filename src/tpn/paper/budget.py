@@ -48,7 +48,7 @@ class Budget:
     splits: int | None = None
     """Random partitions into labelled and unlabelled images in the semi-supervised tables (quick, cpu: 3; full: 10)."""
     resnet: str | None = None
-    """The backbone of the ResNet table (quick and cpu: resnet12-16; full: resnet12)."""
+    """The backbone of the ResNet table (quick and cpu: resnet12-16; full: resnet12) and of mini-resnet12."""
 
     def __post_init__(self) -> None:
         counts = ("episodes", "train_images", "validations", "validation_episodes", "test_episodes", "splits")

@@ -6,6 +6,8 @@ from tpn.paper.recipe import Training, training
 
 CONV4 = "conv4-linear"
 """The Conv-4 of first stages: features that may be negative suit a cosine classifier."""
+SMALL_RESNET = "resnet12-16"
+"""The ResNet-12 that two cores can train."""
 PHOTOGRAPHS: dict[str, Any] = {
     "classifier": "cosine",
     "augment": ("resized-crop", "flip"),
@@ -65,6 +67,6 @@ def first_stage(backbone: str, image_size: int) -> Training:
     return training("classifier-baseline", 5, 5, **settings, backbone=backbone)
 
 
-def second_stage() -> Training:
+def second_stage(**settings: Any) -> Training:
     """Return the training of TPN by episodes, from a first stage."""
-    return training("tpn", 5, 5, **SECOND_STAGE)
+    return training("tpn", 5, 5, **SECOND_STAGE, **settings)

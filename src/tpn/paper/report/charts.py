@@ -50,9 +50,13 @@ def draw_lines(experiment: Experiment, results: Results, published: bool) -> Fig
         axes.set_ylabel("accuracy in %", color=INK)
         axes.set_title(title, color=INK, fontsize=10)
         axes.set_xticks(sorted({float(cell.column) for cell in experiment.cells}))
-        if axes.get_legend_handles_labels()[0]:
-            axes.legend(frameon=False, fontsize=8)
         tidy(axes)
+    entries = [pair for axes in panels for pair in zip(*axes.get_legend_handles_labels(), strict=True)]
+    once = {label: handle for handle, label in reversed(entries)}
+    if once:
+        labels = sorted(once, key=[label for _, label in entries].index)
+        style: dict[str, Any] = {"ncols": min(6, len(once)), "frameon": False, "fontsize": 8}
+        figure.legend([once[label] for label in labels], labels, loc="outside lower center", **style)
     return figure
 
 
