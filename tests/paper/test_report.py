@@ -199,6 +199,25 @@ def test_paired_differences(images, out, experiment, tmp_path):
             assert text.startswith("**") == (experiment.name == "tiny" and abs(mean) > 1.96 * error)
 
 
+def test_a_system_with_fewer_test_episodes_is_compared_on_those(images, out, tmp_path):
+    report = report_on(table(), images, out)
+    row = next(row for row in report.experiment.rows if row != "TPN")
+    cells = {
+        cell: measured and replace(measured, accuracies=measured.accuracies[: 2 if cell.row == row else None])
+        for cell, measured in report.results.cells.items()
+    }
+    _, markdown, _, _ = read(replace(report, results=replace(report.results, cells=cells)), tmp_path)
+    assert f"test episodes ({row}: 2), ±" in markdown
+    assert "on the same episodes (those with fewer, on the first of them)" in markdown
+    [differences] = [lines for lines in markdown_tables(markdown) if lines[0][0].endswith(" minus")]
+    [entries] = [line[1:] for line in differences if line[0] == row]
+    made = {(cell.row, cell.column): measured for cell, measured in cells.items()}
+    for column, text in zip(report.experiment.columns, entries, strict=True):
+        one, other = (made[which, column].accuracies[:2] for which in ("TPN", row))
+        expected = mean_and_error([a - b for a, b in zip(one, other, strict=True)])
+        assert pair(text.strip("*")) == pytest.approx((expected[0], 1.96 * expected[1]), abs=0.0051)
+
+
 def check_page(text, page):
     """Nothing from elsewhere, nothing that runs."""
     assert all(address.startswith("#") for address in page.addresses)

@@ -5,7 +5,15 @@ from collections.abc import Iterator
 from tpn.paper.budget import BUDGETS
 from tpn.paper.report.charts import draw_against_paper, draw_learning_curves, draw_lines, image
 from tpn.paper.report.document import Command, Document, Grid, Heading, Paragraph, Part
-from tpn.paper.report.numbers import UNTRAINED, is_untrained, main_table, paired_table, reference, solver_table
+from tpn.paper.report.numbers import (
+    UNTRAINED,
+    is_untrained,
+    main_table,
+    paired_table,
+    reference,
+    solver_table,
+    with_fewer_episodes,
+)
 from tpn.paper.report.report import NAMES, Report
 from tpn.paper.report.trainings import settings_table, trainings_table
 from tpn.text import counted
@@ -88,9 +96,9 @@ def warnings(report: Report) -> Iterator[Paragraph]:
 def key(report: Report) -> str:
     """Return the explanation of the main table."""
     experiment, budget = report.experiment, report.budget
-    sentences = [
-        f"Mean accuracy in % over {budget.test_episodes} test episodes, ± 1.96 standard errors (95 % interval)."
-    ]
+    fewer = ", ".join(f"{row}: {count}" for row, count in with_fewer_episodes(report).items())
+    episodes = f"{budget.test_episodes} test episodes{f' ({fewer})' if fewer else ''}"
+    sentences = [f"Mean accuracy in % over {episodes}, ± 1.96 standard errors (95 % interval)."]
     if experiment.over_partitions:
         sentences = [
             f"Mean accuracy in % over {budget.splits} partitions into labelled and unlabelled images, ± its standard "
@@ -120,10 +128,11 @@ def paired_key(report: Report) -> str:
             f"The accuracy of {reference(report)} minus that of each other system in percentage points, ± the standard "
             "error over the partitions, which are the same for all systems."
         )
+    fewer = " (those with fewer, on the first of them)" if with_fewer_episodes(report) else ""
     return (
         f"The accuracy of {reference(report)} minus that of each other system in percentage points, ± 1.96 standard "
-        "errors. All systems are tested on the same episodes, so differences have narrower intervals than accuracies. "
-        "Marked: significant at the 5 % level."
+        f"errors. All systems are tested on the same episodes{fewer}, so differences have narrower intervals than "
+        "accuracies. Marked: significant at the 5 % level."
     )
 
 

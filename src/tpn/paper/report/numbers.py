@@ -80,6 +80,15 @@ def difference_uncertainty(measured: Measured, published: Published) -> float | 
     return None if measured.uncertainty is None else math.hypot(measured.uncertainty, published.uncertainty or 0.0)
 
 
+def with_fewer_episodes(report: Report) -> dict[str, int]:
+    """Return the systems that were tested on fewer episodes than the others, with their number."""
+    if report.experiment.over_partitions:
+        return {}
+    made = [(cell.row, measured) for cell, measured in report.results.cells.items() if measured is not None]
+    most = max((len(measured.accuracies) for _, measured in made), default=0)
+    return {row: count for row, measured in made if (count := len(measured.accuracies)) < most}
+
+
 def reference(report: Report) -> str | None:
     """Return the system that the others are compared with: TPN, if the table has it."""
     rows = report.experiment.rows
@@ -102,7 +111,8 @@ def paired_table(report: Report) -> Grid | None:
             if one is None or other is None or len(one.accuracies) < 2:
                 entries.append(NOT_YET)
                 continue
-            differences = np.array(one.accuracies) - np.array(other.accuracies)
+            shared = min(len(one.accuracies), len(other.accuracies))  # the first episodes are the same
+            differences = np.array(one.accuracies[:shared]) - np.array(other.accuracies[:shared])
             entries.append(paired_entry(differences, experiment.over_partitions))
         rows.append(tuple(entries))
     return Grid((f"{chosen} minus", *experiment.columns), tuple(rows))
