@@ -43,6 +43,7 @@ SHAPES = {  # experiment -> rows, columns, trainings
     "closed-form": (2, 2, 4),
     "mini-conv4-pretrained": (1, 4, 1),
     "mini-conv4": (1, 4, 1),
+    "mini-resnet12-pretrained": (1, 4, 1),
     "mini-resnet12": (1, 4, 1),
 }
 
@@ -210,7 +211,7 @@ def test_validations_are_evenly_spaced():
 
 def test_the_backbone_is_changed_only_where_it_is_a_resnet():
     changed = replace(QUICK, resnet="conv4")
-    deep = trainings("resnet") | trainings("mini-resnet12")
+    deep = trainings("resnet") | trainings("mini-resnet12") | trainings("mini-resnet12-pretrained")
     assert {settings_for(training, changed).backbone for training in deep} == {"conv4"}
     untouched = EVERY_TRAINING - deep
     assert all(settings_for(training, changed) == settings_for(training, QUICK) for training in untouched)

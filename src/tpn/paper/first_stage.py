@@ -7,12 +7,13 @@ from tpn.errors import TPNError
 from tpn.images.split import Images
 from tpn.paper.budget import FIRST_STAGE
 from tpn.paper.recipe import Test, training
-from tpn.paper.two_stages import CONV4
+from tpn.paper.two_stages import CONV4, SMALL_RESNET
 from tpn.runs.folder import Run, find_run
 from tpn.runs.loading import weights_digest
 from tpn.runs.shipped import ships
 
-SHIPPED = "mini-conv4-pretrained"
+SHIPPED = {CONV4: "mini-conv4-pretrained", SMALL_RESNET: "mini-resnet12-pretrained"}
+"""The pre-trained backbones that ship with the package."""
 WHOLE_CONV4 = ("conv4", "conv4-linear", "conv4-32")
 CONV4_FAMILY = (*WHOLE_CONV4, "conv4-maps")
 
@@ -34,11 +35,12 @@ def first_stage_tests() -> tuple[Test, ...]:
 def given_start(init: str, images: Images, backbone: str) -> Start | None:
     """Return the run that `--init` names, or that ships with the package; None if a first stage must be trained."""
     if init == FIRST_STAGE:
-        if not ships(SHIPPED) or backbone != CONV4:
+        name = SHIPPED.get(backbone)
+        if name is None or not ships(name):
             return None
-        config = find_run(SHIPPED).read_config()
+        config = find_run(name).read_config()
         same = config.data.partition(":")[0] == images.spec.partition(":")[0] and config.image_size == images.image_size
-        return start_with(find_run(SHIPPED)) if same else None
+        return start_with(find_run(name)) if same else None
     run = find_run(init)
     if run.read_config().settings.backbone != backbone:
         raise TPNError(
