@@ -9,6 +9,7 @@ its learning curves, in the order of `tpn paper list`, with the command that mad
 
 import argparse
 import os
+import posixpath
 import re
 from pathlib import Path
 
@@ -40,7 +41,7 @@ def main() -> None:
     pictures = sorted(folder.glob("table1-mini-imagenet-*-paper.png"))[:1]
     sections = [section(report, beside, pictures) for report in reports]
     if (folder / DIFFERENCES).is_file():
-        sections.insert(0, (folder / DIFFERENCES).read_text(encoding="utf-8").strip())
+        sections.insert(0, seen_from_above((folder / DIFFERENCES).read_text(encoding="utf-8").strip(), beside))
     sections[:0] = [f"![Table 1, ours and the paper's]({(beside / one.name).as_posix()})" for one in pictures]
     write_text(options.page, "\n\n".join([INTRODUCTION.strip().replace("FOLDER", folder.as_posix()), *sections]) + "\n")
 
@@ -48,6 +49,15 @@ def main() -> None:
 def experiment_of(report: Path) -> str:
     """Return the experiment that a report is named after: the longest name, since one may begin with another."""
     return max((name for name in EXPERIMENTS if report.name.startswith(f"{name}-")), key=len)
+
+
+def seen_from_above(text: str, beside: Path) -> str:
+    """Return a text of the folder with its relative links as the page needs them."""
+
+    def link(found: re.Match[str]) -> str:
+        return f"]({posixpath.normpath(posixpath.join(beside.as_posix(), found[1]))})"
+
+    return re.sub(r"\]\((?!https?:|#)([^)]+)\)", link, text)
 
 
 def section(report: Path, beside: Path, shown: list[Path]) -> str:

@@ -105,13 +105,6 @@ def test_steps_on_the_support_matter(kind, dimensions, drawings):
     assert not torch.allclose(method.score(task), adapted, rtol=1e-2)
 
 
-def test_more_queries_than_are_classified_at_once_score_the_same(dimensions, drawings, monkeypatch):
-    method, task = build(dimensions).eval(), double_task(drawings)
-    at_once = method.score(task)
-    monkeypatch.setattr("tpn.methods.reptile.IMAGES_AT_ONCE", 35)
-    torch.testing.assert_close(method.score(task), at_once)
-
-
 def test_scoring_changes_neither_the_weights_nor_what_is_drawn_next(dimensions, drawings):
     method, task = build(dimensions, test_batch=4).eval(), double_task(drawings)
     before, generator = start(method), torch.get_rng_state()

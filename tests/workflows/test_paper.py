@@ -11,6 +11,7 @@ import pytest
 import tpn
 from tests.paper import QUICK, TINY
 from tpn.cli import main
+from tpn.paper.experiments import EXPERIMENTS
 from tpn.paper.workers import LocalWorkers
 
 KEYWORDS = {"budget": "quick", "threads": 1, **QUICK}
@@ -117,4 +118,4 @@ def test_the_experiments_are_listed(capsys):
     table3 = next(one for one in listed.rows() if one["name"] == "table3")
     assert (table3["cells"], table3["trainings"], table3["partitions"]) == (16, 16, 10)
     assert "tpn-semi" in table3["methods"]
-    assert len(listed.to_dataframe()) == 11
+    assert len(listed.to_dataframe()) == len(EXPERIMENTS)

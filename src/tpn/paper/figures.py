@@ -7,7 +7,7 @@ from tpn.paper.budget import FIRST_STAGE, SCRATCH
 from tpn.paper.published import QUERIES, QUERY_NUMBER, RESNET, SOLVERS, TABLE_1, Published
 from tpn.paper.recipe import Cell, Experiment, Test, Training, training
 from tpn.paper.tables import WAYS_AND_SHOTS, episodic, systems
-from tpn.paper.two_stages import CONV4, PHOTOGRAPHS, SMALL_RESNET, first_stage, second_stage
+from tpn.paper.two_stages import CONV4, PHOTOGRAPHS, SHORTER, SMALL_RESNET, first_stage, second_stage
 
 SHOTS = range(1, 11)
 
@@ -185,7 +185,7 @@ def in_two_stages() -> tuple[Experiment, ...]:
             "mini-imagenet",
             cells(
                 "TPN, two stages, 5-way 5-shot",
-                second_stage(backbone=SMALL_RESNET),
+                second_stage(backbone=SMALL_RESNET, **SHORTER),
                 [*((number,) for number in RESNET["TPN"]), None, None],
             ),
             init=FIRST_STAGE,

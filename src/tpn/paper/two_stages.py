@@ -59,6 +59,8 @@ SECOND_STAGE: dict[str, Any] = {
     "patience": 0,
 }
 """The second stage of the shipped weights, by episodes of TPN."""
+SHORTER: dict[str, Any] = {"episodes": 1_000, "validate_every": 250}
+"""For a network whose episodes cost more: Conv-4 was best after as many (docs/how-to/two-stages.md)."""
 
 
 def first_stage(backbone: str, image_size: int) -> Training:
@@ -69,4 +71,4 @@ def first_stage(backbone: str, image_size: int) -> Training:
 
 def second_stage(**settings: Any) -> Training:
     """Return the training of TPN by episodes, from a first stage."""
-    return training("tpn", 5, 5, **SECOND_STAGE, **settings)
+    return training("tpn", 5, 5, **SECOND_STAGE | settings)
