@@ -20,23 +20,21 @@ NAMES = sorted(folder.name for folder in SHIPPED.iterdir() if folder.is_dir())
 
 
 def test_they_are_known_by_their_names_and_small():
-    assert NAMES == ["mini-conv4", "mini-conv4-pretrained"]
+    assert NAMES == ["mini-conv4", "mini-conv4-pretrained", "mini-resnet12", "mini-resnet12-pretrained"]
     for name in NAMES:
         files = {file.name: file.stat().st_size for file in (SHIPPED / name).iterdir()}
         assert files.keys() == {"config.json", "metrics.jsonl", "model.safetensors", "base_mean.safetensors"}
-        assert files["model.safetensors"] < 1_100_000
+        assert files["model.safetensors"] < (1_100_000 if "conv4" in name else 4_000_000)
 
 
 def test_they_say_what_they_were_trained_on():
-    for name, method in (("mini-conv4", "tpn"), ("mini-conv4-pretrained", "classifier-baseline")):
+    for name in NAMES:
         config = find_run(name).read_config()
-        assert (config.method, config.data, config.image_size, config.train_classes) == (
-            method,
-            "mini-imagenet",
-            84,
-            64,
-        )
-        assert (config.episode.way, config.episode.shot, config.settings.backbone) == (5, 5, "conv4-linear")
+        method = "classifier-baseline" if name.endswith("-pretrained") else "tpn"
+        backbone = "conv4-linear" if "conv4" in name else "resnet12-16"
+        trained_on = (config.data, config.image_size, config.train_classes)
+        assert (config.method, *trained_on) == (method, "mini-imagenet", 84, 64)
+        assert (config.episode.way, config.episode.shot, config.settings.backbone) == (5, 5, backbone)
         assert f"| `{name}` |" in (SHIPPED / "README.md").read_text()
 
 
@@ -45,18 +43,16 @@ def test_their_settings_are_those_of_their_recipes():
         [training] = find_experiment(name).trainings
         settings = asdict(find_run(name).read_config().settings)
         assert {key: settings[key] for key, _ in training.settings} == dict(training.settings)
-    second = find_run("mini-conv4").read_config()
-    assert (second.init, second.init_weights) == (
-        "mini-conv4-pretrained",
-        weights_digest(find_run("mini-conv4-pretrained")),
-    )
+    for name in ("mini-conv4", "mini-resnet12"):
+        second, first = find_run(name).read_config(), f"{name}-pretrained"
+        assert (second.init, second.init_weights) == (first, weights_digest(find_run(first)))
 
 
 def test_they_are_a_method_ready_to_be_used():
-    method = tpn.load("mini-conv4")
-    features = method.embed(torch.rand(2, 3, 84, 84))
-    assert features.shape == (2, 1600)
-    assert not method.training
+    for name, width in (("mini-conv4", 1600), ("mini-resnet12", 3200)):
+        method = tpn.load(name)
+        assert method.embed(torch.rand(2, 3, 84, 84)).shape == (2, width)
+        assert not method.training
     assert tpn.load("mini-conv4", "tpn-semi").info.name == "tpn-semi"
 
 
@@ -88,4 +84,5 @@ def test_a_folder_of_that_name_comes_first(tmp_path, monkeypatch):
 
 def test_they_do_on_miniimagenet_what_the_results_say(mini_imagenet):
     episodes = draw_episodes(mini_imagenet, Setting(5, 5), 30, seed=0)
-    assert evaluate(load("mini-conv4"), mini_imagenet, episodes).mean.value > 0.57
+    for name, least in (("mini-conv4", 0.57), ("mini-resnet12", 0.6)):
+        assert evaluate(load(name), mini_imagenet, episodes).mean.value > least
