@@ -20,7 +20,7 @@ def run(*call, **options):
 def test_the_installed_wheel_works_outside_the_checkout(tmp_path):
     run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, ROOT)
     [wheel] = tmp_path.glob("tpn-*.whl")
-    assert wheel.stat().st_size < 9_500_000
+    assert wheel.stat().st_size < 14_500_000
     place = tmp_path / "empty"
     venv.create(place, with_pip=False)
     python = place / "bin" / "python"
