@@ -4,11 +4,13 @@
 
 Plain TPN, as in the paper, learns by episodes for the given time; the recipe in two stages for a tenth and a fifth of
 it. All are tested on the validation classes. Times are of the processor, in training steps only, so that other work on
-the computer hardly changes them. The same call continues after a break.
+the computer hardly changes them. After a break, the same call repeats the training that was interrupted, whose time
+would otherwise be unknown, and not those that are finished.
 """
 
 import argparse
 import json
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -61,8 +63,8 @@ def main() -> None:
     for row in rows:
         steps = " + ".join(f"{count:,}" for count in row["steps"])
         print(f"| {row['name']} | {steps} | {row['minutes']:.1f} min | {row['1-shot']} | {row['5-shot']} |")
-    for row in rows[:1]:
-        print("\n" + "  ".join(f"{point['minutes']:.1f} min {point['accuracy']:.1f} %" for point in row["curve"]))
+    curve = (f"{point['minutes']:.1f} min {point['accuracy']:.1f} %" for point in rows[0]["curve"])
+    print(f"\n{rows[0]['name']}: " + "  ".join(curve))
 
 
 def plain(options: argparse.Namespace) -> dict[str, Any]:
@@ -93,6 +95,7 @@ def measured(
         if run is not None:
             settings["init"] = run.folder
         stage = "plain" if len(stages) == 1 else "first" if run is None else "second"
+        shutil.rmtree(out, ignore_errors=True)
         steps.append(int(60 * minutes / seconds_per_step(settings, options.data, out)))
         settings |= {"episodes": steps[-1], "validate_every": -(-steps[-1] // VALIDATIONS[stage])}
         clock.rest()
