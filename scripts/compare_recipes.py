@@ -9,6 +9,7 @@ time. The test is on the classes of validation, never on those of the test. The 
 
 import argparse
 import json
+import shutil
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -136,6 +137,7 @@ def seconds_per_step(settings: dict[str, Any], data: str, folder: Path) -> float
         times.append(time.perf_counter())
 
     timing = folder.with_name(f"{folder.name}-timing")
+    shutil.rmtree(timing, ignore_errors=True)  # one that is finished would make no steps
     equal = {"size_shares": (1 / len(shares),) * len(shares)} if len(shares) > 1 else {}
     train({**settings, **equal, "episodes": count * per_step, "on_step": stamp}, data, timing)
     steps = [after - before for before, after in pairwise(times)]
