@@ -6,7 +6,9 @@ import torch
 
 from tests.conftest import draw_task, refuses_setting, sampler
 from tests.propagation import reference
+from tpn.backbones._backbone import Identity
 from tpn.episodes.task import as_task
+from tpn.methods._registry import build_method, find_method
 from tpn.methods.tpn import TPN, TPNConfig
 from tpn.runs.loading import override
 
@@ -228,3 +230,19 @@ def test_a_graph_that_is_asked_for_counts_in_tests():
     settings = TPNConfig(test_k=3, test_alpha=0.5)
     assert override(settings, {"k": 7}) == TPNConfig(k=7, test_k=None, test_alpha=0.5)
     assert override(settings, {"k": 7, "test_k": 4, "alpha": 0.9}) == TPNConfig(k=7, test_k=4, alpha=0.9)
+
+
+@pytest.mark.parametrize("name", ["tpn", "tpn-semi", "label-propagation"])
+def test_mirror_images_are_averaged_in_tests_only(name, dimensions):
+    images = torch.rand(4, dimensions.channels, dimensions.image_size, dimensions.image_size)
+    own, flips = (build_method(name, find_method(name).Config(test_flip=flip), dimensions) for flip in (False, True))
+    flips.load_state_dict(own.state_dict())
+    with torch.no_grad():
+        assert torch.equal(own.train().embed(images), flips.train().embed(images)), "training does not change"
+        flips.load_state_dict(own.eval().state_dict())
+        found = flips.eval().embed(images)
+        torch.testing.assert_close(flips.embed(images.flip(-1)), found, msg="a mirror image has the same features")
+        mean = torch.stack([own.backbone(images), own.backbone(images.flip(-1))]).mean(0)
+        own.backbone = flips.backbone = Identity(mean.shape[1], mean.shape[-1])
+        torch.testing.assert_close(own.embed(mean), found)
+        assert torch.equal(flips.embed(mean), own.embed(mean)), "features have no mirror image"

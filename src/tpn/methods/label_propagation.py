@@ -55,7 +55,7 @@ class LabelPropagation(Propagating):
 
     def embed(self, images: Float[Tensor, "image channel height width"]) -> Float[Tensor, "image feature"]:
         """Return f, the flattened feature maps."""
-        return self.features(self.backbone(images))
+        return self.features(self.maps(images))
 
     def weights(self, features: Float[Tensor, "*episode node feature"]) -> Float[Tensor, "*episode node node"]:
         """Return W, equation (1)."""

@@ -61,7 +61,7 @@ class TPN(Propagating):
 
     def embed(self, images: Float[Tensor, "image channel height width"]) -> Float[Tensor, "image feature"]:
         """Return f/σ, from which the graph is built."""
-        maps = self.backbone(images)
+        maps = self.maps(images)
         return scale(self.features(maps), self.length_scale(maps))
 
     def weights(self, features: Float[Tensor, "*episode node feature"]) -> Float[Tensor, "*episode node node"]:
