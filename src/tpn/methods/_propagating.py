@@ -109,7 +109,8 @@ class Propagating(Method):
         maps: Tensor = self.backbone(images)
         if self.training or not self.config.test_flip or isinstance(self.backbone, Identity):
             return maps
-        return (maps + self.backbone(images.flip(-1))) / 2
+        mirrored: Tensor = self.backbone(images.flip(-1))
+        return (maps + mirrored) / 2
 
     def features(self, maps: Float[Tensor, "image channel height width"]) -> Float[Tensor, "image feature"]:
         """Return f, the flattened feature maps; with `unit_features`, of mean square 1."""
