@@ -4,7 +4,7 @@
     python -m scripts.compare_recipes runs/recipes --data mini-imagenet:FILE --minutes 10 --second-stage --init RUN
 
 Each recipe is the basic one with one thing changed. A step of each is timed first, so that all trainings take the same
-time. The test is on the classes of validation, never on those of the test. The same call continues after a break.
+processor time, which other work on the machine hardly changes. The test is on the classes of validation, never on those of the test. The same call continues after a break.
 """
 
 import argparse
@@ -73,7 +73,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, help="the folder for runs and results")
     parser.add_argument("--data", required=True)
-    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--minutes", type=float, default=10, help="processor time of all steps of a training")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--second-stage", action="store_true")
     parser.add_argument("--init", type=Path, help="the first stage, for --second-stage")
@@ -87,7 +87,7 @@ def main() -> None:
         row = trial(name, basic | changes[name], options)
         rows.append(row)
         print(
-            f"{name:<36} {row['steps']:>6} steps  {row['minutes']:5.1f} min  {row['1-shot']}  {row['5-shot']}",
+            f"{name:<36} {row['steps']:>6} steps  {row['1-shot']}  {row['5-shot']}",
             flush=True,
         )
     print("\n| recipe | steps | 1-shot | 5-shot |\n|---|---|---|---|")
@@ -109,7 +109,7 @@ def trial(name: str, recipe: dict[str, Any], options: argparse.Namespace) -> dic
     per_step = recipe.get("episodes_per_step", 1)
     steps = int(60 * options.minutes / seconds_per_step(common, options.data, folder))
     run = train(common | {"episodes": steps * per_step}, options.data, folder)
-    row: dict[str, Any] = {"recipe": name, "steps": steps, "minutes": run.seconds / 60}
+    row: dict[str, Any] = {"recipe": name, "steps": steps}
     for shot in (1, 5):
         test = tpn.evaluate(
             run, way=5, shot=shot, query=15, split="val", episodes=600, threads=options.threads, progress=False
@@ -128,13 +128,13 @@ def train(settings: dict[str, Any], data: str, folder: Path) -> tpn.TrainingRun:
 
 
 def seconds_per_step(settings: dict[str, Any], data: str, folder: Path) -> float:
-    """Return the mean time of a step: the medians of each image size, in the proportions of the training."""
+    """Return the mean processor time of a step: the medians of each image size, in the proportions of the training."""
     times: list[float] = []
     shares, per_step = settings.get("size_shares") or (1.0,), settings.get("episodes_per_step", 1)
     count = TIMED * len(shares)
 
     def stamp(step: dict[str, Any]) -> None:
-        times.append(time.perf_counter())
+        times.append(time.process_time())
 
     timing = folder.with_name(f"{folder.name}-timing")
     shutil.rmtree(timing, ignore_errors=True)  # one that is finished would make no steps
