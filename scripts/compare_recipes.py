@@ -4,7 +4,8 @@
     python -m scripts.compare_recipes runs/recipes --data mini-imagenet:FILE --minutes 10 --second-stage --init RUN
 
 Each recipe is the basic one with one thing changed. A step of each is timed first, so that all trainings take the same
-processor time, which other work on the machine hardly changes. The test is on the classes of validation, never on those of the test. The same call continues after a break.
+processor time, which other work on the machine hardly changes. The test is on the classes of validation, never on those
+of the test. The same call continues after a break.
 """
 
 import argparse
@@ -86,10 +87,7 @@ def main() -> None:
     for name in options.recipes or changes:
         row = trial(name, basic | changes[name], options)
         rows.append(row)
-        print(
-            f"{name:<36} {row['steps']:>6} steps  {row['1-shot']}  {row['5-shot']}",
-            flush=True,
-        )
+        print(f"{name:<36} {row['steps']:>6} steps  {row['1-shot']}  {row['5-shot']}", flush=True)
     print("\n| recipe | steps | 1-shot | 5-shot |\n|---|---|---|---|")
     for row in rows:
         print(f"| {row['recipe']} | {row['steps']:,} | {row['1-shot']} | {row['5-shot']} |")
