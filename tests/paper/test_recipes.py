@@ -42,9 +42,9 @@ SHAPES = {  # experiment -> rows, columns, trainings
     "resnet": (5, 2, 9),
     "closed-form": (2, 2, 4),
     "mini-conv4-pretrained": (1, 4, 1),
-    "mini-conv4": (1, 4, 1),
+    "mini-conv4": (2, 4, 1),
     "mini-resnet12-pretrained": (1, 4, 1),
-    "mini-resnet12": (1, 4, 1),
+    "mini-resnet12": (2, 4, 1),
 }
 
 

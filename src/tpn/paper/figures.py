@@ -140,17 +140,24 @@ def in_two_stages() -> tuple[Experiment, ...]:
     ways as here; the others are trained 10-way. With a ResNet-12 it has 5-way numbers only.
     """
 
-    def cells(row: str, training: Training, numbers: Sequence[tuple[float, ...] | None]) -> tuple[Cell, ...]:
+    def cells(
+        row: str, training: Training, numbers: Sequence[tuple[float, ...] | None], flip: bool = False
+    ) -> tuple[Cell, ...]:
         return tuple(
             Cell(
                 row,
                 f"{way}-way {shot}-shot",
                 training,
-                Test(Setting(way, shot)),
+                Test(Setting(way, shot), flip=flip),
                 None if number is None else Published(*number),
             )
             for (way, shot), number in zip(WAYS_AND_SHOTS, numbers, strict=True)
         )
+
+    def with_and_without_flip(training: Training, numbers: Sequence[tuple[float, ...] | None]) -> tuple[Cell, ...]:
+        """Return the tests of TPN, on images alone as in the paper, and with their mirror images."""
+        row = "TPN, two stages, 5-way 5-shot"
+        return cells(row, training, numbers) + cells("the same, --test-flip", training, numbers, flip=True)
 
     size = PHOTOGRAPHS["sizes"][-1]
     return (
@@ -167,7 +174,7 @@ def in_two_stages() -> tuple[Experiment, ...]:
             'One training of TPN for all tests of Table 1: the weights of tpn.load("mini-conv4")',
             "Table 1",
             "mini-imagenet",
-            cells("TPN, two stages, 5-way 5-shot", second_stage(), TABLE_1["TPN (Higher Shot)"]),
+            with_and_without_flip(second_stage(), TABLE_1["TPN (Higher Shot)"]),
             init=FIRST_STAGE,
         ),
         Experiment(
@@ -183,8 +190,7 @@ def in_two_stages() -> tuple[Experiment, ...]:
             "One training of TPN with a small ResNet-12 for all tests of Table 1",
             "Table “ResNet results”",
             "mini-imagenet",
-            cells(
-                "TPN, two stages, 5-way 5-shot",
+            with_and_without_flip(
                 second_stage(backbone=SMALL_RESNET, **SHORTER),
                 [*((number,) for number in RESNET["TPN"]), None, None],
             ),

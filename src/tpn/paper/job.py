@@ -20,6 +20,8 @@ from tpn.runs.settings_json import from_json
 from tpn.training.device import Execution, Precision, can_compile, compilation_pays, find_device
 
 FORMAT = 1
+OF_ALL = {"flip": False}
+"""What was the same in all tests, and not stored, when a result was written."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,7 @@ def describe_test(job: Job, test: Test) -> dict[str, Any]:
     return {
         "method": test.as_method or job.config.method,
         "batch_norm": test.batch_norm,
+        "flip": test.flip,
         "episode": json.loads(json.dumps(asdict(test.episode))),
         "episodes": job.test_episodes,
         "seed": TEST_SEED,
@@ -138,7 +141,7 @@ def find_test(job: Job, test: Test, result: dict[str, Any] | None) -> dict[str, 
     """Return the result of a test, or None if it is missing."""
     wanted = describe_test(job, test)
     made = [] if result is None else result["tests"]
-    return next((one for one in made if wanted.items() <= one.items()), None)
+    return next((one for one in made if wanted.items() <= {**OF_ALL, **one}.items()), None)
 
 
 def read_timing(job: Job, test: Test) -> dict[str, Any] | None:

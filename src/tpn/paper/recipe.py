@@ -40,6 +40,8 @@ class Test:
     as_method: str | None = None
     batch_norm: BatchNorm = "running"
     """Which statistics batch normalisation uses: the running ones of training, or those of each test episode."""
+    flip: bool = False
+    """Average the feature maps of each image and its mirror image (the setting `test_flip`)."""
     time_solvers: bool = False
     """Measure the time of the closed-form and of the iterative solver on the test episodes as well."""
 

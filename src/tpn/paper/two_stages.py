@@ -50,7 +50,6 @@ SECOND_STAGE: dict[str, Any] = {
     **SEVERAL_TASKS,
     "test_k": 15,
     "test_alpha": 0.998,
-    "test_flip": True,
     "episodes": 2_500,
     "schedule": "cosine",
     "backbone_lr": 0.3,

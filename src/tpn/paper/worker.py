@@ -94,12 +94,13 @@ def run_tests(job: Job, images: Images, execution: Execution) -> None:
     if result is None or result["weights"] != weights:
         result = {**describe_training(job), "weights": weights, "tests": []}
     split = images.split("test")
-    missing: dict[tuple[str | None, BatchNorm], list[Test]] = {}
+    missing: dict[tuple[str | None, BatchNorm, bool], list[Test]] = {}
     for test in job.tests:
         if find_test(job, test, result) is None:
-            missing.setdefault((test.as_method, test.batch_norm), []).append(test)
-    for (as_method, batch_norm), tests in missing.items():
-        method = load_run(job.run, job.config, as_method).to(execution.device)
+            missing.setdefault((test.as_method, test.batch_norm, test.flip), []).append(test)
+    for (as_method, batch_norm, flip), tests in missing.items():
+        settings = {"test_flip": True} if flip else None
+        method = load_run(job.run, job.config, as_method, settings=settings).to(execution.device)
         subject = Subject(method, images.spec, split, job.config)
         made = subject.test([test.episode for test in tests], job.test_episodes, TEST_SEED, batch_norm)
         for test, evaluation in zip(tests, made, strict=True):
