@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,12 +13,14 @@ from tpn.episodes.episode_sampler import draw_episodes
 from tpn.episodes.setting import Setting
 from tpn.errors import TPNError
 from tpn.evaluation.protocol import evaluate
+from tpn.images.opening import open_images
 from tpn.paper import recipe, timing
 from tpn.paper.budget import BUDGETS
 from tpn.paper.experiments import EXPERIMENTS, find_experiment
-from tpn.paper.job import Job, finished, read_result, read_timing, write_result
+from tpn.paper.job import Computing, Job, finished, read_result, read_timing, write_result
 from tpn.paper.plan import name_of
 from tpn.paper.worker import perform, perform_logged
+from tpn.runs.folder import Run
 from tpn.runs.loading import load
 
 
@@ -172,6 +175,24 @@ def test_results_of_other_weights_are_thrown_away(done, tmp_path):
     assert again["weights"] == read_result(done)["weights"]
     assert again["tests"][0]["accuracies"] == read_result(done)["tests"][0]["accuracies"]
     assert len(again["tests"]) == 2
+
+
+def test_a_training_that_an_earlier_version_began_is_finished_and_tested(tmp_path):
+    released = Run(Path(__file__).parents[1] / "runs" / "format-5")  # it lacks later settings
+    config = replace(released.read_config(), began_as="")
+    small = open_images("quickdraw", 16)
+    tests = tuple(recipe.Test(Setting(2, 1, 3), flip=flip) for flip in (False, True))
+    job = Job(name_of(config), str(tmp_path), config, tests, 5, Computing(threads=1, device="cpu", no_compile=True))
+    shutil.copytree(released.folder, job.run.folder)
+    assert config.data_digest == small.digest
+    assert perform(job) is None
+    result = read_result(job)
+    assert result["trained"]["episodes"] == 30
+    plain, flipped = (test["accuracies"] for test in result["tests"])
+    method = load(job.run.folder)
+    split = small.split("test")
+    assert plain == pytest.approx(evaluate(method, split, draw_episodes(split, tests[0].episode, 5, seed=0)).accuracies)
+    assert len(flipped) == 5
 
 
 def test_a_result_that_was_removed_is_made_again_without_training(done, tmp_path):

@@ -47,7 +47,7 @@ STOP = "stop"
 def perform(job: Job) -> int | None:
     """Do what is missing of a job. Returns the signal that stopped it, if one did."""
     execution = job.computing.prepare(job.config)
-    job = with_initial_weights(job)
+    job = as_it_began(with_initial_weights(job))
     config, cache = job.config, job.computing.cache
     images = open_images(
         config.data, config.image_size, cache=None if cache is None else Path(cache), class_seed=config.class_seed
@@ -74,6 +74,13 @@ def with_initial_weights(job: Job) -> Job:
     if config.init is None or config.init_weights:
         return job
     return replace(job, config=replace(config, init_weights=weights_digest(Run(config.init))))
+
+
+def as_it_began(job: Job) -> Job:
+    """Return the job with the digest of its run, which an earlier version with fewer settings may have begun."""
+    if not job.run.exists:
+        return job
+    return replace(job, config=replace(job.config, began_as=job.run.read_config().began_as))
 
 
 def impossibility(job: Job, test: Test, images: Images) -> str | None:
