@@ -106,6 +106,8 @@ def by_hand(method, task):
         else:
             features = look(method.backbone, images)
             first = features[:shots]
+        if length := method.config.feature_length:
+            features = length * features / features.square().sum(1, keepdim=True).sqrt()
         centres = of_each_class(features[:shots], labels)
         queries = features[shots : shots + task.n_query]
         distances = (queries[:, None] - centres).square().sum(-1)
@@ -122,9 +124,9 @@ def cross_entropy(scores, labels):
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)
-@pytest.mark.parametrize("training", [True, False])
-def test_the_task_scales_and_shifts_what_each_normalisation_gives(dimensions, drawings, backbone, training):
-    method = build(dimensions, training, sizes=0.5, backbone=backbone)
+@pytest.mark.parametrize(("training", "length"), [(True, 0.0), (False, 0.0), (True, 3.0)])
+def test_the_task_scales_and_shifts_what_each_normalisation_gives(dimensions, drawings, backbone, training, length):
+    method = build(dimensions, training, sizes=0.5, backbone=backbone, feature_length=length)
     task = double_task(drawings, unlabelled=1)
     expected, _ = by_hand(method, task)
     scores = method.score(task)

@@ -74,15 +74,17 @@ def test_a_graph_starts_with_a_scale_that_fits_the_backbone(images, tmp_path):
 
 def test_every_system_of_a_table_keeps_what_the_backbone_has_learned(images, tmp_path):
     budget = replace(BUDGET, init=FIRST_STAGE)
-    for name in ("table1", "table3"):
-        jobs = planned(find_experiment(name), images, tmp_path, budget).jobs
+    jobs = {}
+    for name in ("table1", "table3", "resnet"):
+        jobs |= planned(find_experiment(name), images, tmp_path, budget).jobs
         assert {(job.config.settings.backbone_lr, job.config.settings.ema) for job in jobs.values()} == {(0.1, 0.97)}
     lengths = {
         job.config.method: job.config.settings.feature_length
         for job in jobs.values()
         if hasattr(job.config.settings, "feature_length")
     }
-    assert lengths == dict.fromkeys(("soft-kmeans", "soft-kmeans-cluster", "masked-soft-kmeans"), 3.0)
+    compare_lengths = ("protonet", "tadam", "soft-kmeans", "soft-kmeans-cluster", "masked-soft-kmeans")
+    assert lengths == dict.fromkeys(compare_lengths, 3.0)
 
 
 def test_another_run_can_be_the_start(images, tmp_path):

@@ -11,17 +11,18 @@ from torch.func import functional_call
 
 from tpn.episodes.task import Task, TrainingTask
 from tpn.errors import TPNError
-from tpn.methods._config import Config
 from tpn.methods._method import Dimensions, Info, Method
 from tpn.methods._prototypes import class_means, memberships, squared_distances
 from tpn.methods._registry import register_method
+from tpn.methods._transforms import of_length
+from tpn.methods.protonet import ProtoNetConfig
 
 DECAYS, DECAY = 20, 0.9
 """Number of times that the weight of the auxiliary loss decays during training, and the factor."""
 
 
 @dataclass(frozen=True)
-class TADAMConfig(Config):
+class TADAMConfig(ProtoNetConfig):
     """TADAM: prototypical network with task-conditioned features and a learned scale of distances."""
 
     conditioning: bool = True
@@ -109,6 +110,8 @@ class TADAM(Method):
 
     def compare(self, embedded: Task) -> Float[Tensor, "episode query way"]:
         """Return the scores of the queries of embedded tasks."""
+        if self.config.feature_length:
+            embedded = embedded.with_inputs(of_length(embedded.inputs, self.config.feature_length))
         members = memberships(embedded.support_labels, embedded.way, like=embedded.inputs)
         prototypes = class_means(embedded.support, members)
         return -self.log_scale.exp() * squared_distances(embedded.query, prototypes)

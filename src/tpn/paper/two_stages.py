@@ -35,6 +35,7 @@ WARM_START: dict[str, dict[str, Any]] = {
     "tpn-semi": {**GRAPH_OF_ANGLES, **SEVERAL_TASKS},
     "label-propagation": {"unit_features": True, **SEVERAL_TASKS},
     "protonet": UNIT_LENGTH,
+    "tadam": UNIT_LENGTH,
     "soft-kmeans": UNIT_LENGTH,
     "soft-kmeans-cluster": UNIT_LENGTH,
     "masked-soft-kmeans": UNIT_LENGTH,

@@ -78,6 +78,7 @@ def draw_against_paper(experiment: Experiment, results: Results) -> Figure:
                 axes.errorbar(measured.value, place + 0.16, xerr=measured.uncertainty, label="ours", **style)
         axes.set_title(column, color=INK, fontsize=10)
         axes.set_yticks(range(len(rows), 0, -1), rows)
+        axes.set_ylim(0.5, len(rows) + 0.5)
         axes.grid(axis="y", visible=False)
         tidy(axes)
     panels[0].set_xlabel("accuracy in %", color=FAINT, fontsize=8)
