@@ -1,4 +1,5 @@
-"""MAML: a step looped, vectorised, and looped with PyTorch's batch normalisation; memory over 500 steps.
+"""MAML: a step looped, vectorised, and looped with PyTorch's batch normalisation; memory over 500 steps; inner steps
+that are computed twice instead of kept.
 
 The ways are interleaved in one process, so that the load of the machine meets all alike. All give the same loss.
 """
@@ -6,6 +7,9 @@ The ways are interleaved in one process, so that the load of the machine meets a
 import os
 import statistics
 import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from resource import RUSAGE_SELF, getrusage
 
 import torch
 
@@ -13,8 +17,10 @@ from benchmarks.memory import own_memory
 from tpn.allocator import keep_freed_memory
 from tpn.backbones.batch_norm import ElementaryBatchNorm
 from tpn.episodes.task import TrainingTask
+from tpn.methods import maml
 from tpn.methods._method import Dimensions
 from tpn.methods.maml import MAML, MAMLConfig
+from tpn.methods.maml_transduction import MAMLTransduction, MAMLTransductionConfig
 
 STEPS, WARM_UP = 3, 1
 MEMORY_STEPS = 500
@@ -32,6 +38,14 @@ def main() -> None:
         print(
             f"  {size}x{size}x{channels}, 5-way {shot}-shot, {tasks} tasks: looped {looped:6.3f} s   "
             f"{'   '.join(others)}   (losses differ by {apart:.1e})",
+            flush=True,
+        )
+    for way, limit in (("kept", 10**9), ("computed twice", maml.LARGE_TASK)):
+        with ProcessPoolExecutor(1, get_context("spawn")) as process:  # its peak of memory is its own
+            seconds_of_task, peak, loss = process.submit(large_task, limit).result()
+        print(
+            f"  maml-transduction, 84x84x3, 5-way 1-shot, bfloat16, a task with its inner steps {way}: "
+            f"{seconds_of_task:.2f} s of CPU, at most {peak / 1e6:.1f} GB   (loss {loss:.6f})",
             flush=True,
         )
     grown = growth()
@@ -56,6 +70,24 @@ def measure(size: int, channels: int, shot: int, tasks: int) -> tuple[dict[str, 
             times[way].append(time.perf_counter() - start)
     first = losses[: len(ways)]
     return {way: statistics.median(taken[WARM_UP:]) for way, taken in times.items()}, max(first) - min(first)
+
+
+def large_task(limit: int) -> tuple[float, int, float]:
+    """Median seconds of a task on one thread, peak memory in kilobytes, and the loss; `limit` as LARGE_TASK."""
+    maml.LARGE_TASK = limit
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    torch.manual_seed(0)
+    config = MAMLTransductionConfig(backbone="conv4-linear", zero_head=True)
+    method = MAMLTransduction(config, Dimensions(3, 84, 5, 1, 64)).train()
+    method.lower_precision(torch.bfloat16)
+    task, times = random_task(84, 3, 1, 1), []
+    for _ in range(WARM_UP + STEPS):
+        start = time.process_time()
+        method.zero_grad()
+        loss = method.learn(task).loss
+        times.append(time.process_time() - start)
+    return statistics.median(times[WARM_UP:]), getrusage(RUSAGE_SELF).ru_maxrss, loss
 
 
 def with_batch_norm_of_pytorch(method: MAML) -> MAML:

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from benchmarks.memory import own_memory
 from tests.conftest import draw_task, noise, refuses_setting, sampler
 from tests.methods.reference import classifier, double_task, gradients, start
+from tpn.methods import maml
 from tpn.methods._method import Dimensions
 from tpn.methods.maml import MAML, MAMLConfig
 from tpn.training.optimiser import build_optimiser
@@ -56,6 +57,18 @@ def test_the_gradient_of_a_meta_batch_goes_through_the_steps(dimensions, drawing
     loss, expected = outer_loss_and_gradient(method, task, steps, second_order=not first_order)
     assert method.learn(task).loss == pytest.approx(loss.item())
     torch.testing.assert_close(gradients(method), expected, rtol=1e-6, atol=1e-10)
+
+
+@pytest.mark.parametrize("first_order", [False, True])
+def test_a_large_task_whose_steps_are_computed_twice_learns_the_same(dimensions, drawings, monkeypatch, first_order):
+    found = []
+    for large in (10**9, 1):
+        monkeypatch.setattr(maml, "LARGE_TASK", large)
+        method = build(dimensions, inner_steps=3, first_order=first_order)
+        found.append((method.learn(double_task(drawings)).loss, gradients(method)))
+    (loss, expected), (same_loss, gradient) = found
+    assert same_loss == loss
+    torch.testing.assert_close(gradient, expected, rtol=1e-9, atol=1e-12)
 
 
 def test_a_head_that_starts_at_zero_becomes_the_class_means_in_its_first_step(dimensions, drawings):
