@@ -1,6 +1,6 @@
 """Compare recipes of training at equal time, on the validation classes: docs/how-to/two-stages.md.
 
-    python -m scripts.compare_recipes runs/recipes --data mini-imagenet:FILE --minutes 10 --threads 1
+    python -m scripts.compare_recipes runs/recipes --data mini-imagenet:FILE --minutes 4 --precision bfloat16
     python -m scripts.compare_recipes runs/recipes --data mini-imagenet:FILE --minutes 10 --second-stage --init RUN
 
 Each recipe is the basic one with one thing changed. A step of each is timed first, so that all trainings take the same
@@ -76,6 +76,7 @@ def main() -> None:
     parser.add_argument("--data", required=True)
     parser.add_argument("--minutes", type=float, default=10, help="processor time of all steps of a training")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--precision", choices=("auto", "float32", "bfloat16"), default="auto")
     parser.add_argument("--second-stage", action="store_true")
     parser.add_argument("--init", type=Path, help="the first stage, for --second-stage")
     parser.add_argument("--recipes", nargs="*", help="only these (default: all)")
@@ -102,6 +103,7 @@ def trial(name: str, recipe: dict[str, Any], options: argparse.Namespace) -> dic
         found: dict[str, Any] = json.loads(result.read_text())
         return found
     common = {**recipe, "threads": options.threads, "progress": False, "compile": True, "seed": 0}
+    common |= {"precision": options.precision}
     if options.second_stage:
         common |= {"init": options.init}
     per_step = recipe.get("episodes_per_step", 1)

@@ -29,6 +29,7 @@ TINY = tiny(episodes=2)
         (["train", "tpn", "--way", "five"], "Error parsing --way: invalid literal for int()"),
         (["train", "tpn", "--image-size", "big"], "Error parsing --image-size: no type matching {None}|INT"),
         (["train", "tpn", "--waay", "5"], "Unrecognized options: --waay"),
+        (["evaluate", "mini-conv4", "--test-flip"], "The settings of a method, such as --k, need --as METHOD"),
         (["train", "maml", "--way", "51"], "needs 51 classes, but the val split has 50"),
         (["train", "tpn", "--way", "300"], "needs 300 classes, but the train split has 215"),
         (["train", "tpn", "--shot", "90"], "needs 105 images of each class, but the class"),

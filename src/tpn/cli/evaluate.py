@@ -10,6 +10,7 @@ from tyro.conf import Positional, arg
 
 import tpn
 from tpn.cli.parsing import EpisodeFlags, given, parse
+from tpn.errors import TPNError
 from tpn.files import check_target, write_text
 from tpn.workflows.options import EvaluateOptions, Flag
 from tpn.workflows.settings import check_run, list_methods, own_settings_class
@@ -19,7 +20,7 @@ AnySettings = TypeVar("AnySettings")
 
 @dataclass(frozen=True)
 class NoHead:
-    """settings of a head (with --as)"""
+    """settings of a method (with --as METHOD)"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +56,13 @@ def head_settings(arguments: list[str]) -> type:
 
 def main(arguments: list[str]) -> int:
     kind = head_settings(arguments)
-    options: Any = parse(Evaluate[kind], "tpn evaluate", arguments)  # type: ignore[valid-type]
+    try:
+        options: Any = parse(Evaluate[kind], "tpn evaluate", arguments)  # type: ignore[valid-type]
+    except TPNError as failure:
+        if kind is NoHead and "Unrecognized" in str(failure):
+            why = failure.command_line_text
+            raise TPNError(f"{why}. The settings of a method, such as --k, need --as METHOD.") from None
+        raise
     if options.per_episode is not None:
         check_target(options.per_episode)
     keywords = given(options, arguments)
