@@ -9,10 +9,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from tpn.backbones._blocks import ConvBlock
+from tpn.backbones.pooled_batch_norm import RECOMPILATIONS
 from tpn.errors import TPNError
-
-RECOMPILATIONS = 64
-"""The limit of recompilations per code object. All blocks share one code object: allow a few batch sizes for each."""
 
 
 class Backbone(nn.Module):
@@ -24,6 +22,8 @@ class Backbone(nn.Module):
     """Channels of the maps after each block."""
     precision: torch.dtype | None = None
     """The precision of the blocks in training, if it differs from that of the images (mixed precision)."""
+    precision_in_tests: torch.dtype | None = None
+    """The same in validation and tests."""
     smallest_image: int = 1
     """The smallest height and width of images that it can embed: pooling would reduce smaller ones to nothing."""
     gives_vectors: bool = False
@@ -53,7 +53,7 @@ class Backbone(nn.Module):
         In training, images may be smaller than those that it was built for. Their maps are pooled to the usual grid, so
         that what follows keeps its width.
         """
-        lowered = self.precision if self.training else None
+        lowered = self.precision if self.training else self.precision_in_tests
         with nullcontext() if lowered is None else torch.autocast(images.device.type, lowered):
             maps = images
             for block in (self._compiled if self._compiled and self.training else list(self.blocks))[blocks]:

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from tpn.backbones.batch_norm import ElementaryBatchNorm
 from tpn.backbones.pooled_batch_norm import pooled_batch_norm
 
 Pool: TypeAlias = Literal["down", "up", "none"]
@@ -49,12 +50,12 @@ class ConvBlock(NormalisedConvolution):
         super().__init__(channels, filters, padded=padded)
         self.pool, self.padded, self.relu = pool, padded, relu
         self.fused = False
-        """Whether everything after the convolution is one compiled step in training."""
+        """Whether everything after the convolution is one compiled step, with the statistics of the batch."""
 
     def forward(
         self, maps: Float[Tensor, "image channel height width"]
     ) -> Float[Tensor, "image filter height2 width2"]:
-        if self.fused and self.norm.training and self._can_fuse(maps):
+        if self.fused and self._can_fuse(maps):
             return pooled_batch_norm(self.convolution(maps), self.norm, self.relu)
         return self._activated(pooled(super().forward(maps), self.pool))
 
@@ -65,14 +66,17 @@ class ConvBlock(NormalisedConvolution):
         return self._activated(pooled(self.norm(maps), self.pool))
 
     def fuse(self) -> bool:
-        """Compile everything after the convolution for training on a CPU, if that is possible; return whether it is."""
-        self.fused = type(self.norm) is nn.BatchNorm2d and self.pool != "none"
+        """Compile everything after the convolution on a CPU, if that is possible; return whether it is."""
+        self.fused = type(self.norm) in (nn.BatchNorm2d, ElementaryBatchNorm) and self.pool != "none"
         return self.fused
 
     def _can_fuse(self, maps: Tensor) -> bool:
-        """Return whether these maps can be pooled in whole windows, on a CPU and without mixed precision."""
-        even = all(size % 2 == 0 for size in maps.shape[-2:])
-        return (even or self.pool == "down") and maps.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
+        """Return whether these maps are normalised by the statistics of the batch and pooled in whole windows, on a CPU,
+        and need no gradients of gradients."""
+        norm, even = self.norm, all(size % 2 == 0 for size in maps.shape[-2:])
+        of_batch = norm.training or norm.running_mean is None
+        once = not (norm.training and isinstance(norm, ElementaryBatchNorm))
+        return of_batch and once and (even or self.pool == "down") and maps.device.type == "cpu"
 
     def _activated(self, maps: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         return F.relu(maps) if self.relu else maps

@@ -7,7 +7,8 @@ statistics and once for pooling, and only the pooled quarter is normalised. The 
 two constants per channel, plus the pooled gradient at the position that was chosen.
 
 Both directions are pure functions that torch.compile turns into one or two loops each. Eagerly they would be slower
-than PyTorch's own layers.
+than PyTorch's own layers. Maps in half precision are read and written as such, half the memory; what is computed in
+between is in float32.
 """
 
 from functools import cache
@@ -20,6 +21,8 @@ from torch import Tensor, nn
 from tpn.errors import TPNError
 
 Maps = Float[Tensor, "image height width channel"]
+RECOMPILATIONS = 64
+"""The limit of recompilations per function. All blocks share two functions: allow a few batch sizes for each."""
 
 
 def pooled_batch_norm(maps: Float[Tensor, "image channel height width"], norm: nn.BatchNorm2d, relu: bool) -> Tensor:
@@ -44,7 +47,8 @@ class _PooledBatchNorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, maps: Tensor, weight: Tensor, bias: Tensor, eps: float, relu: bool) -> tuple[Tensor, ...]:
         rows = maps.permute(0, 2, 3, 1).contiguous()
-        out, chosen, place, mean, variance = _compiled(forward)(rows, weight, bias, eps, relu)
+        with torch.autocast(maps.device.type, enabled=False):
+            out, chosen, place, mean, variance = _compiled(forward)(rows, weight, bias, eps, relu)
         ctx.save_for_backward(rows, chosen, place, weight, bias, mean, variance)
         ctx.eps, ctx.relu = eps, relu
         ctx.mark_non_differentiable(mean, variance)
@@ -53,15 +57,17 @@ class _PooledBatchNorm(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         gradient = gradients[0].permute(0, 2, 3, 1).contiguous()
-        maps, weight, bias = _compiled(backward)(gradient, *ctx.saved_tensors, ctx.eps, ctx.relu)
+        with torch.autocast(gradient.device.type, enabled=False):
+            maps, weight, bias = _compiled(backward)(gradient, *ctx.saved_tensors, ctx.eps, ctx.relu)
         return maps.permute(0, 3, 1, 2), weight, bias, None, None
 
 
 def forward(
-    x: Maps, weight: Float[Tensor, "channel"], bias: Float[Tensor, "channel"], eps: float, relu: bool
+    maps: Maps, weight: Float[Tensor, "channel"], bias: Float[Tensor, "channel"], eps: float, relu: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return the output, the chosen raw values, their places in the windows (0 to 3), and mean and variance."""
-    images, height, width, _ = x.shape
+    images, height, width, _ = maps.shape
+    x = maps.to(weight.dtype)
     count = images * height * width
     shift = x[0].mean((0, 1))  # near the mean, so that the difference below loses no digits
     centred = x - shift
@@ -76,12 +82,13 @@ def forward(
     place = torch.where(below > above, torch.where(d > c, 3.0, 2.0), torch.where(b > a, 1.0, 0.0)).to(x.dtype)
     chosen = torch.maximum(above, below) * sign
     out = (chosen - mean) * (weight * torch.rsqrt(variance + eps)) + bias
-    return (out.relu() if relu else out), chosen, place, mean, variance
+    given = maps.dtype
+    return (out.relu() if relu else out).to(given), chosen.to(given), place.to(given), mean, variance
 
 
 def backward(
     gradient: Float[Tensor, "image height2 width2 channel"],
-    x: Maps,
+    maps: Maps,
     chosen: Float[Tensor, "image height2 width2 channel"],
     place: Float[Tensor, "image height2 width2 channel"],
     weight: Float[Tensor, "channel"],
@@ -92,8 +99,9 @@ def backward(
     relu: bool,
 ) -> tuple[Maps, Float[Tensor, "channel"], Float[Tensor, "channel"]]:
     """Return the gradients of the raw maps, the weight and the bias."""
-    images, height, width, channels = x.shape
+    images, height, width, channels = maps.shape
     rows, columns = chosen.shape[1:3]
+    x, gradient, chosen, place = (each.to(weight.dtype) for each in (maps, gradient, chosen, place))
     count = images * height * width
     scale = torch.rsqrt(variance + eps)
     normalised = (chosen - mean) * scale
@@ -110,12 +118,13 @@ def backward(
     here = place.view(images, rows, 1, columns, 1, channels) == position
     inside = (windows * k1 + k0 + torch.where(here, back, 0.0)).reshape(images, 2 * rows, 2 * columns, channels)
     if (height, width) == (2 * rows, 2 * columns):
-        return inside, to_weight, to_bias
+        return inside.to(maps.dtype), to_weight, to_bias
     whole = x * k1 + k0
     whole[:, : 2 * rows, : 2 * columns] = inside
-    return whole, to_weight, to_bias
+    return whole.to(maps.dtype), to_weight, to_bias
 
 
 @cache
 def _compiled(function: Any) -> Any:
+    torch._dynamo.config.recompile_limit = max(RECOMPILATIONS, torch._dynamo.config.recompile_limit)
     return torch.compile(function, dynamic=False)

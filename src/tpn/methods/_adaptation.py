@@ -8,6 +8,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from tpn.backbones._blocks import ConvBlock
 from tpn.backbones.batch_norm import remove_running_statistics
 from tpn.episodes.task import Task
 from tpn.errors import TPNError
@@ -57,12 +58,20 @@ class Adapting(Method):
         self.network = Classifier(config, dimensions)
 
     def compile_backbone(self) -> None:
-        raise TPNError(f"{self.info.name} runs its network with other weights in each task: it cannot use --compile.")
+        """Compile what follows each convolution. A network with other weights in each task cannot be compiled whole."""
+        blocks = list(self.network.backbone.blocks)
+        if self.device.type != "cpu" or not all(isinstance(block, ConvBlock) and block.fuse() for block in blocks):
+            raise TPNError(
+                f"{self.info.name} runs its network with other weights in each task: it can use --compile only on a "
+                "CPU, with a Conv-4."
+            )
 
     def lower_precision(self, precision: torch.dtype) -> None:
+        """Use this precision for the backbone wherever it learns: also in the tasks of validation and tests."""
         if precision == torch.float16:
             raise TPNError(f"The inner gradients of {self.info.name} are too small for --precision float16.")
         super().lower_precision(precision)
+        self.network.backbone.precision_in_tests = precision
 
     @property
     def weights(self) -> Weights:

@@ -82,6 +82,8 @@ class MAML(Adapting):
         images of 84x84 pixels, five steps need 4 GB instead of 10, and a fifth more time (`python -m benchmarks maml`).
         """
         weights = self.weights
+        if not torch.is_grad_enabled():
+            return self.adapt_once(weights, support, labels, query, steps)
         names = list(weights)
 
         def step(*values: Tensor) -> tuple[Tensor, ...]:
@@ -91,11 +93,21 @@ class MAML(Adapting):
             return tuple(before[name] - self.config.inner_lr * gradient[name] for name in names)
 
         pixels = (len(support) + len(query)) * support[0, 0].numel()
-        twice = torch.is_grad_enabled() and not self.config.vectorised and pixels >= LARGE_TASK
+        twice = not self.config.vectorised and pixels >= LARGE_TASK
         for _ in range(steps):
             values = tuple(weights.values())
             after = checkpoint(step, *values, use_reentrant=True, preserve_rng_state=False) if twice else step(*values)
             weights = dict(zip(names, after, strict=True))
+        return weights
+
+    @torch.enable_grad()
+    def adapt_once(self, weights: Weights, support: Support, labels: Labels, query: Query, steps: int) -> Weights:
+        """Return the weights after these steps, without what the gradient of the steps themselves would need."""
+        for _ in range(steps):
+            before = {name: weight.detach().requires_grad_() for name, weight in weights.items()}
+            gradients = torch.autograd.grad(self.inner_loss(before, support, labels, query), list(before.values()))
+            pairs = zip(before.items(), gradients, strict=True)
+            weights = {name: weight.detach() - self.config.inner_lr * each for (name, weight), each in pairs}
         return weights
 
     def classify(self, support: Support, labels: Labels, query: Query) -> Scores:

@@ -41,8 +41,9 @@ class Computing:
         keep_freed_memory()
         torch.set_num_threads(self.threads)
         torch.backends.cudnn.allow_tf32 = False  # float32 means float32
-        compile = self.compile and can_compile(find_method(config.method))  # an experiment has methods of all kinds
-        execution = Execution(find_device(self.device)).with_precision(self.precision, compile)
+        device, kind = find_device(self.device), find_method(config.method)
+        compile = self.compile and can_compile(kind, config.settings.backbone, device)  # there are methods of all kinds
+        execution = Execution(device).with_precision(self.precision, compile)
         if not self.compile and not self.no_compile and compilation_pays(config, execution):
             return replace(execution, compile=True)
         return execution

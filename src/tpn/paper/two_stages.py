@@ -30,6 +30,8 @@ learned (docs/how-to/two-stages.md has the trials)."""
 UNIT_LENGTH: dict[str, Any] = {"feature_length": 3.0}
 ZERO_HEAD: dict[str, Any] = {"zero_head": True}
 """A random linear layer hides what the backbone has learned."""
+SMALL_TERM: dict[str, Any] = {"transduction_weight": 0.1}
+"""With a larger weight the term makes all predictions alike (the same page)."""
 WARM_START: dict[str, dict[str, Any]] = {
     "tpn": {**GRAPH_OF_ANGLES, **SEVERAL_TASKS},
     "tpn-semi": {**GRAPH_OF_ANGLES, **SEVERAL_TASKS},
@@ -40,7 +42,7 @@ WARM_START: dict[str, dict[str, Any]] = {
     "soft-kmeans-cluster": UNIT_LENGTH,
     "masked-soft-kmeans": UNIT_LENGTH,
     "maml": ZERO_HEAD,
-    "maml-transduction": ZERO_HEAD,
+    "maml-transduction": ZERO_HEAD | SMALL_TERM,
     "reptile": ZERO_HEAD,
 }
 """Settings that a method needs to start with a backbone that a cosine classifier has trained, whose features have any

@@ -107,7 +107,8 @@ def run_tests(job: Job, images: Images, execution: Execution) -> None:
             missing.setdefault((test.as_method, test.batch_norm, test.flip), []).append(test)
     for (as_method, batch_norm, flip), tests in missing.items():
         settings = {"test_flip": True} if flip else None
-        method = load_run(job.run, job.config, as_method, settings=settings).to(execution.device)
+        method = load_run(job.run, job.config, as_method, settings=settings)
+        execution.prepare_test(method)
         subject = Subject(method, images.spec, split, job.config)
         made = subject.test([test.episode for test in tests], job.test_episodes, TEST_SEED, batch_norm)
         for test, evaluation in zip(tests, made, strict=True):
@@ -115,6 +116,7 @@ def run_tests(job: Job, images: Images, execution: Execution) -> None:
                 {
                     **describe_test(job, test),
                     "transduction": subject.transduction(batch_norm),
+                    "precision": execution.precision_of_test(method),
                     "accuracy": evaluation.mean.value,
                     "ci95": evaluation.mean.ci95,
                     "seconds": evaluation.seconds,

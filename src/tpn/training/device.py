@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from tpn.errors import TPNError
+from tpn.methods._adaptation import Adapting
 from tpn.methods._config import ClassifierConfig
 from tpn.methods._method import Method
 from tpn.methods._registry import find_method
@@ -63,6 +64,16 @@ class Execution:
         if self.compile:
             method.compile_backbone()
 
+    def prepare_test(self, method: Method) -> None:
+        """Move a trained method to the device. One that adapts to each task learns there as it did in training."""
+        if isinstance(method, Adapting):
+            self.prepare(method)
+        method.to(self.device)
+
+    def precision_of_test(self, method: Method) -> str:
+        """Return the precision of the backbone in the tests of a method that `prepare_test` has prepared."""
+        return self.precision if isinstance(method, Adapting) else "float32"
+
     def scaler(self) -> torch.amp.GradScaler:
         """Return the gradient scaler, which only float16 needs: it cannot represent very small gradients."""
         return torch.amp.GradScaler(self.device.type, enabled=self.precision == "float16")
@@ -102,8 +113,8 @@ def compilation_pays(config: RunConfig, execution: Execution) -> bool:
     kind, settings, episode = find_method(config.method), config.settings, config.episode
     images = settings.batch_size if isinstance(settings, ClassifierConfig) else episode.images
     worth = settings.episodes * images * config.image_size**2 >= WORTH_COMPILING
-    blocks = settings.backbone in CONV_BLOCK_NETWORKS and can_compile(kind)
-    if not (worth and blocks and execution.device.type == "cpu" and execution.precision == "float32"):
+    blocks = settings.backbone in CONV_BLOCK_NETWORKS and not issubclass(kind, Adapting)
+    if not (worth and blocks and execution.device.type == "cpu" and execution.precision != "float16"):
         return False
     try:
         check_compiler(execution.device)
@@ -112,9 +123,10 @@ def compilation_pays(config: RunConfig, execution: Execution) -> bool:
     return True
 
 
-def can_compile(kind: type[Method]) -> bool:
-    """Return whether the backbone of a method can be compiled: not if each task has weights of its own."""
-    return kind.compile_backbone is Method.compile_backbone
+def can_compile(kind: type[Method], backbone: str, device: torch.device) -> bool:
+    """Return whether a method with this backbone can be compiled. One with other weights in each task can only compile
+    what is between the convolutions of a Conv-4."""
+    return not issubclass(kind, Adapting) or (device.type == "cpu" and backbone in CONV_BLOCK_NETWORKS)
 
 
 def has_bfloat16(device: torch.device) -> bool:
