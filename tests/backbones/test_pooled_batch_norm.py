@@ -54,6 +54,40 @@ def test_gradients_are_those_of_finite_differences():
     assert torch.autograd.gradcheck(lambda maps: pooled_batch_norm.pooled_batch_norm(maps, norm, True), maps)
 
 
+@pytest.mark.parametrize("size", [8, 9])
+def test_half_precision_is_that_of_the_maps_only(size):
+    """What is computed from maps in bfloat16 equals the same from their values in double precision, rounded once."""
+    torch.manual_seed(size)
+    exact, norm = nn.BatchNorm2d(4).double(), nn.BatchNorm2d(4)
+    nn.init.normal_(norm.weight)
+    exact.load_state_dict(norm.state_dict())
+    maps = torch.randn(6, 4, size, size).bfloat16().requires_grad_()
+    precise = maps.detach().double().requires_grad_()
+    found = pooled_batch_norm.pooled_batch_norm(maps, norm, True)
+    expected = nn.functional.max_pool2d(exact(precise), 2).relu()
+    weights = torch.randn_like(expected).bfloat16()
+    (found * weights).sum().backward()
+    (expected * weights.double()).sum().backward()
+    assert found.dtype == maps.grad.dtype == torch.bfloat16
+    rounding = torch.finfo(torch.bfloat16).eps
+    torch.testing.assert_close(found.double(), expected, rtol=rounding, atol=1e-5)
+    torch.testing.assert_close(maps.grad.double(), precise.grad, rtol=rounding, atol=1e-4)
+    torch.testing.assert_close(norm.weight.grad.double(), exact.weight.grad, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(norm.running_var.double(), exact.running_var)
+
+
+def test_without_running_statistics_it_is_fused_in_tests_too():
+    torch.manual_seed(0)
+    block = ConvBlock(3, 8).double().eval()
+    block.norm.track_running_stats = False
+    block.norm.running_mean = block.norm.running_var = block.norm.num_batches_tracked = None
+    images = torch.randn(5, 3, 8, 8).double()
+    expected = block(images)
+    assert block.fuse()
+    torch.testing.assert_close(block(images), expected)
+    assert block(images).grad_fn.name() == "_PooledBatchNormBackward"
+
+
 def test_large_means_lose_no_digits():
     torch.manual_seed(0)
     maps, norm = torch.randn(20, 4, 16, 16) + 1000, nn.BatchNorm2d(4)

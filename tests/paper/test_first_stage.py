@@ -114,5 +114,5 @@ def test_compile_is_for_the_methods_that_can_be_compiled(images, tmp_path):
     jobs = planned(find_experiment("table1"), images, tmp_path, BUDGETS["quick"]).jobs.values()
     compiled = {job.config.method: Computing(device="cpu", compile=True).prepare(job.config).compile for job in jobs}
     assert compiled["tpn"]
-    assert not compiled["maml"]
-    assert not compiled["reptile"]
+    assert compiled["maml"]
+    assert not Computing(device="cpu").prepare(next(job.config for job in jobs if job.config.method == "maml")).compile

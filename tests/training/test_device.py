@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from tests.tiny import flags, tiny
 from tests.training.compiling import train_two_blocks, train_without_compiler
 from tests.training.making import make_steps, training_of
 from tests.training.test_resuming import assert_the_same
+from tpn.backbones import pooled_batch_norm
 from tpn.cli import main
 from tpn.errors import TPNError
 from tpn.methods._method import Dimensions
@@ -131,9 +133,45 @@ def test_what_adapts_its_weights_takes_bfloat16_but_not_float16(name, tmp_path, 
     assert main([*call, "--precision", "bfloat16"]) == 0
 
 
-def test_what_adapts_its_weights_is_not_compiled():
-    with pytest.raises(TPNError, match="cannot use compile"):
-        prepared("maml", "float32", "conv4-32").compile_backbone()
+def test_what_adapts_its_weights_is_compiled_only_between_the_convolutions_of_a_conv4():
+    prepared("maml", "float32", "conv4-32").compile_backbone()
+    with pytest.raises(TPNError, match="only on a CPU, with a Conv-4"):
+        prepared("maml", "float32", "resnet12-16").compile_backbone()
+
+
+@pytest.mark.parametrize("name", ["maml", "maml-transduction", "reptile", "reptile-bn"])
+@pytest.mark.parametrize("training", [True, False])
+def test_what_adapts_its_weights_does_the_same_compiled(name, training, drawings, monkeypatch):
+    monkeypatch.setattr(pooled_batch_norm, "_compiled", lambda function: function)
+    found = []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        config = find_method(name).Config(backbone="conv4-32", inner_steps=2, test_steps=2)
+        method = build_method(name, config, Dimensions(1, 28, 3, 2, 50)).double().train(training)
+        if compiled:
+            method.compile_backbone()
+        task = draw_task(sampler(drawings, **SETTING), 1)
+        task = replace(task, inputs=task.inputs.double())
+        if not training:
+            found.append(method.score(task))
+            continue
+        torch.manual_seed(0)
+        loss = method.learn(task).loss
+        found.append(torch.cat([torch.tensor([loss]).double(), *(each.grad.flatten() for each in method.parameters())]))
+    torch.testing.assert_close(found[1], found[0], rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize(("name", "precision"), [("reptile", "bfloat16"), ("protonet", "float32")])
+def test_in_tests_only_what_learns_there_computes_in_the_precision_of_training(name, precision, drawings):
+    config = find_method(name).Config(**({"test_steps": 1} if name == "reptile" else {}))
+    method = build_method(name, config, Dimensions(1, 28, 3, 2, 50)).eval()
+    execution, kinds = Execution(CPU, "bfloat16"), set()
+    execution.prepare_test(method)
+    method.backbones[0].blocks[-1].register_forward_hook(lambda _, __, maps: kinds.add(str(maps.dtype)))
+    task = draw_task(sampler(drawings, **SETTING), 1)
+    method.score(method.embedded(task))
+    assert kinds == {f"torch.{precision}"}
+    assert execution.precision_of_test(method) == precision
 
 
 def test_a_compiler_that_fails_is_told_of(tmp_path):
