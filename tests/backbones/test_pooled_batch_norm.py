@@ -54,6 +54,34 @@ def test_gradients_are_those_of_finite_differences():
     assert torch.autograd.gradcheck(lambda maps: pooled_batch_norm.pooled_batch_norm(maps, norm, True), maps)
 
 
+@pytest.mark.parametrize("size", [(5, 4), (4, 4)])
+@pytest.mark.parametrize("relu", [True, False])
+def test_gradients_of_gradients_are_those_of_finite_differences(size, relu):
+    torch.manual_seed(0)
+    norm = nn.BatchNorm2d(3, track_running_stats=False).double()
+    weight, bias = torch.randn(2, 3, dtype=torch.float64)
+    maps = torch.randn(2, 3, *size, dtype=torch.float64)
+
+    def fused(*tensors):
+        maps, norm_weight, norm_bias = tensors
+        return torch.func.functional_call(
+            Fused(norm, relu), {"norm.weight": norm_weight, "norm.bias": norm_bias}, (maps,)
+        )
+
+    assert torch.autograd.gradgradcheck(fused, tuple(each.requires_grad_() for each in (maps, weight, bias)))
+
+
+class Fused(nn.Module):
+    """The fused step as a module."""
+
+    def __init__(self, norm: nn.BatchNorm2d, relu: bool) -> None:
+        super().__init__()
+        self.norm, self.relu = norm, relu
+
+    def forward(self, maps):
+        return pooled_batch_norm.pooled_batch_norm(maps, self.norm, self.relu)
+
+
 @pytest.mark.parametrize("size", [8, 9])
 def test_half_precision_is_that_of_the_maps_only(size):
     """What is computed from maps in bfloat16 equals the same from their values in double precision, rounded once."""

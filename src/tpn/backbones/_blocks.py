@@ -71,12 +71,11 @@ class ConvBlock(NormalisedConvolution):
         return self.fused
 
     def _can_fuse(self, maps: Tensor) -> bool:
-        """Return whether these maps are normalised by the statistics of the batch and pooled in whole windows, on a CPU,
-        and need no gradients of gradients."""
-        norm, even = self.norm, all(size % 2 == 0 for size in maps.shape[-2:])
-        of_batch = norm.training or norm.running_mean is None
-        once = not (norm.training and isinstance(norm, ElementaryBatchNorm))
-        return of_batch and once and (even or self.pool == "down") and maps.device.type == "cpu"
+        """Return whether these maps are normalised by the statistics of the batch and pooled in whole windows, on a
+        CPU."""
+        of_batch = self.norm.training or self.norm.running_mean is None
+        even = all(size % 2 == 0 for size in maps.shape[-2:])
+        return of_batch and (even or self.pool == "down") and maps.device.type == "cpu"
 
     def _activated(self, maps: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         return F.relu(maps) if self.relu else maps

@@ -6,7 +6,10 @@ positive, and the smallest becomes the largest if it is negative. Therefore the 
 statistics and once for pooling, and only the pooled quarter is normalised. The gradient of a raw map is x k1 + k0, with
 two constants per channel, plus the pooled gradient at the position that was chosen.
 
-Both directions are pure functions that torch.compile turns into one or two loops each. Eagerly they would be slower
+The gradient can be differentiated once more, which MAML needs: with h the gradient of that of the raw maps, everything
+follows from the sums over the maps of h and of h times the normalised maps.
+
+All three are pure functions that torch.compile turns into one or two loops each. Eagerly they would be slower
 than PyTorch's own layers. Maps in half precision are read and written as such, half the memory; what is computed in
 between is in float32.
 """
@@ -49,7 +52,7 @@ class _PooledBatchNorm(torch.autograd.Function):
         rows = maps.permute(0, 2, 3, 1).contiguous()
         with torch.autocast(maps.device.type, enabled=False):
             out, chosen, place, mean, variance = _compiled(forward)(rows, weight, bias, eps, relu)
-        ctx.save_for_backward(rows, chosen, place, weight, bias, mean, variance)
+        ctx.save_for_backward(maps, chosen, place, weight, bias, mean, variance)
         ctx.eps, ctx.relu = eps, relu
         ctx.mark_non_differentiable(mean, variance)
         return out.permute(0, 3, 1, 2), mean, variance
@@ -57,9 +60,30 @@ class _PooledBatchNorm(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         gradient = gradients[0].permute(0, 2, 3, 1).contiguous()
-        with torch.autocast(gradient.device.type, enabled=False):
-            maps, weight, bias = _compiled(backward)(gradient, *ctx.saved_tensors, ctx.eps, ctx.relu)
+        maps, *others = ctx.saved_tensors
+        rows = maps.permute(0, 2, 3, 1).contiguous()
+        maps, weight, bias = _Gradient.apply(gradient, rows, *others, ctx.eps, ctx.relu)  # type: ignore[no-untyped-call]
         return maps.permute(0, 3, 1, 2), weight, bias, None, None
+
+
+class _Gradient(torch.autograd.Function):
+    """The gradient of `_PooledBatchNorm`, as a function of that of its output, of the raw maps and of the weight."""
+
+    @staticmethod
+    def forward(ctx: Any, *arguments: Any) -> tuple[Tensor, ...]:
+        *tensors, ctx.eps, ctx.relu = arguments
+        ctx.save_for_backward(*tensors)
+        with torch.autocast(tensors[0].device.type, enabled=False):
+            return _compiled(backward)(*arguments)  # type: ignore[no-any-return]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        maps, weight, bias = gradients
+        with torch.autocast(maps.device.type, enabled=False):
+            first, second, third = _compiled(twice_backward)(
+                maps.contiguous(), weight, bias, *ctx.saved_tensors, ctx.eps, ctx.relu
+            )
+        return first, second, None, None, third, *[None] * 5
 
 
 def forward(
@@ -122,6 +146,53 @@ def backward(
     whole = x * k1 + k0
     whole[:, : 2 * rows, : 2 * columns] = inside
     return whole.to(maps.dtype), to_weight, to_bias
+
+
+def twice_backward(
+    to_maps: Maps,
+    to_weight: Float[Tensor, "channel"],
+    to_bias: Float[Tensor, "channel"],
+    gradient: Float[Tensor, "image height2 width2 channel"],
+    maps: Maps,
+    chosen: Float[Tensor, "image height2 width2 channel"],
+    place: Float[Tensor, "image height2 width2 channel"],
+    weight: Float[Tensor, "channel"],
+    bias: Float[Tensor, "channel"],
+    mean: Float[Tensor, "channel"],
+    variance: Float[Tensor, "channel"],
+    eps: float,
+    relu: bool,
+) -> tuple[Float[Tensor, "image height2 width2 channel"], Maps, Float[Tensor, "channel"]]:
+    """Return the gradients of `gradient`, of the raw maps and of the weight, given those of what `backward` returns."""
+    images, height, width, channels = maps.shape
+    rows, columns = chosen.shape[1:3]
+    count = images * height * width
+    x, h, given, chosen, place = (each.to(weight.dtype) for each in (maps, to_maps, gradient, chosen, place))
+    scale = torch.rsqrt(variance + eps)
+    normalised = (chosen - mean) * scale
+    active = (normalised * weight + bias > 0) if relu else torch.ones_like(normalised, dtype=torch.bool)
+    given = torch.where(active, given, 0.0)
+    position = torch.arange(4, dtype=x.dtype, device=x.device).view(1, 1, 2, 1, 2, 1)
+    here = place.view(images, rows, 1, columns, 1, channels) == position
+    windows = h[:, : 2 * rows, : 2 * columns].reshape(images, rows, 2, columns, 2, channels)
+    of_chosen = torch.where(here, windows, 0.0).sum((2, 4))
+    sum_h = h.sum((1, 2)).sum(0) / count
+    sum_hx = (h * (x - mean)).sum((1, 2)).sum(0) * scale / count
+    sum_g, sum_gx = given.sum((1, 2)).sum(0), (given * normalised).sum((1, 2)).sum(0)
+    factor = weight * scale
+    inner = (of_chosen * given).sum((1, 2)).sum(0) - sum_g * sum_h - sum_gx * sum_hx
+    first = factor * (of_chosen - sum_h - normalised * sum_hx) + to_weight * normalised + to_bias
+    a, b = to_weight - factor * sum_hx, factor * sum_gx / count
+    k1 = -scale * scale * ((a * sum_gx / count - b * sum_hx) + factor * inner / count)
+    k0 = -scale * (a * sum_g / count - b * sum_h) - mean * k1
+    back = (given * (a * scale)).view(images, rows, 1, columns, 1, channels)
+    whole = x * k1 + k0 - h * (b * scale)
+    inside = whole[:, : 2 * rows, : 2 * columns].reshape(images, rows, 2, columns, 2, channels)
+    inside = (inside + torch.where(here, back, 0.0)).reshape(images, 2 * rows, 2 * columns, channels)
+    if (height, width) != (2 * rows, 2 * columns):
+        whole[:, : 2 * rows, : 2 * columns] = inside
+        inside = whole
+    return torch.where(active, first, 0.0).to(gradient.dtype), inside.to(maps.dtype), inner * scale
 
 
 @cache

@@ -1,16 +1,20 @@
 """Model-agnostic meta-learning."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int64
 from torch import Tensor
-from torch.func import grad, vmap
+from torch.func import grad as func_grad
+from torch.func import vmap
 from torch.utils.checkpoint import checkpoint
 
 from tpn.backbones.batch_norm import make_twice_differentiable
 from tpn.episodes.task import TrainingTask
+from tpn.errors import TPNError
 from tpn.methods._adaptation import Adapting, Labels, Query, Scores, Support, Weights, check_inner
 from tpn.methods._config import AdaptingConfig
 from tpn.methods._method import Backward, Dimensions, Info, Learned, backward
@@ -71,6 +75,11 @@ class MAML(Adapting):
         super().__init__(config, dimensions)
         make_twice_differentiable(self.network)
 
+    def compile_backbone(self) -> None:
+        if self.config.vectorised:
+            raise TPNError("--vectorised runs all tasks in one pass, which cannot be compiled: leave out --compile.")
+        super().compile_backbone()
+
     def inner_loss(self, weights: Weights, support: Support, labels: Labels, query: Query) -> Float[Tensor, ""]:
         """Return the loss that a task minimises to adapt."""
         return F.cross_entropy(self.run(weights, support)[0], labels)
@@ -82,32 +91,21 @@ class MAML(Adapting):
         images of 84x84 pixels, five steps need 4 GB instead of 10, and a fifth more time (`python -m benchmarks maml`).
         """
         weights = self.weights
-        if not torch.is_grad_enabled():
-            return self.adapt_once(weights, support, labels, query, steps)
         names = list(weights)
+        gradient = func_grad(self.inner_loss) if self.config.vectorised else partial(gradients, self.inner_loss)
 
         def step(*values: Tensor) -> tuple[Tensor, ...]:
             before = dict(zip(names, values, strict=True))
             start = {name: weight.detach() for name, weight in before.items()} if self.config.first_order else before
-            gradient = grad(self.inner_loss)(start, support, labels, query)
-            return tuple(before[name] - self.config.inner_lr * gradient[name] for name in names)
+            along = gradient(start, support, labels, query)
+            return tuple(before[name] - self.config.inner_lr * along[name] for name in names)
 
         pixels = (len(support) + len(query)) * support[0, 0].numel()
-        twice = not self.config.vectorised and pixels >= LARGE_TASK
+        twice = torch.is_grad_enabled() and not self.config.vectorised and pixels >= LARGE_TASK
         for _ in range(steps):
             values = tuple(weights.values())
             after = checkpoint(step, *values, use_reentrant=True, preserve_rng_state=False) if twice else step(*values)
             weights = dict(zip(names, after, strict=True))
-        return weights
-
-    @torch.enable_grad()
-    def adapt_once(self, weights: Weights, support: Support, labels: Labels, query: Query, steps: int) -> Weights:
-        """Return the weights after these steps, without what the gradient of the steps themselves would need."""
-        for _ in range(steps):
-            before = {name: weight.detach().requires_grad_() for name, weight in weights.items()}
-            gradients = torch.autograd.grad(self.inner_loss(before, support, labels, query), list(before.values()))
-            pairs = zip(before.items(), gradients, strict=True)
-            weights = {name: weight.detach() - self.config.inner_lr * each for (name, weight), each in pairs}
         return weights
 
     def classify(self, support: Support, labels: Labels, query: Query) -> Scores:
@@ -143,3 +141,14 @@ class MAML(Adapting):
         """Return the support, its labels, the queries and their labels, with normalised images."""
         tasks = self.normalised(task)
         return tasks.support, tasks.support_labels, tasks.query, task.query_labels
+
+
+def gradients(
+    loss: Callable[..., Float[Tensor, ""]], weights: Weights, support: Support, labels: Labels, query: Query
+) -> Weights:
+    """Return the gradient of the loss at these weights; where gradients are recorded, it can be differentiated too."""
+    recorded = torch.is_grad_enabled() and any(weight.requires_grad for weight in weights.values())
+    with torch.enable_grad():
+        at = weights if recorded else {name: weight.detach().requires_grad_() for name, weight in weights.items()}
+        found = torch.autograd.grad(loss(at, support, labels, query), list(at.values()), create_graph=recorded)
+    return dict(zip(at, found, strict=True))
