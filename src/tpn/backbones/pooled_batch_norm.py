@@ -9,9 +9,9 @@ two constants per channel, plus the pooled gradient at the position that was cho
 The gradient can be differentiated once more, which MAML needs: with h the gradient of that of the raw maps, everything
 follows from the sums over the maps of h and of h times the normalised maps.
 
-All three are pure functions that torch.compile turns into one or two loops each. Eagerly they would be slower
-than PyTorch's own layers. Maps in half precision are read and written as such, half the memory; what is computed in
-between is in float32.
+Every pass over the maps is a pure function that torch.compile turns into one loop. Eagerly they would be slower than
+PyTorch's own layers. What is computed once per channel stands between them: inside a loop it would be computed again
+for each value. Maps in half precision are read and written as such, half the memory; everything else is in float32.
 """
 
 from functools import cache
@@ -23,7 +23,9 @@ from torch import Tensor, nn
 
 from tpn.errors import TPNError
 
-Maps = Float[Tensor, "image height width channel"]
+Maps = Float[Tensor, "_ _ _ channel"]
+"""Maps in the order image, height, width, channel; pooled ones have half the height and width."""
+Channels = Float[Tensor, "channel"]
 RECOMPILATIONS = 64
 """The limit of recompilations per function. All blocks share two functions: allow a few batch sizes for each."""
 
@@ -51,9 +53,11 @@ class _PooledBatchNorm(torch.autograd.Function):
     def forward(ctx: Any, maps: Tensor, weight: Tensor, bias: Tensor, eps: float, relu: bool) -> tuple[Tensor, ...]:
         rows = maps.permute(0, 2, 3, 1).contiguous()
         with torch.autocast(maps.device.type, enabled=False):
-            out, chosen, place, mean, variance = _compiled(forward)(rows, weight, bias, eps, relu)
-        ctx.save_for_backward(maps, chosen, place, weight, bias, mean, variance)
-        ctx.eps, ctx.relu = eps, relu
+            mean, variance = _compiled(statistics)(rows, rows[0].to(weight.dtype).mean((0, 1)))
+            sign = torch.where(weight < 0, -1.0, 1.0).to(weight.dtype)
+            scale = torch.rsqrt(variance + eps)
+            out, chosen, place = _compiled(pool)(rows, sign, mean, weight * scale, bias, relu)
+        ctx.save_for_backward(maps, chosen, place, weight, mean, scale)
         ctx.mark_non_differentiable(mean, variance)
         return out.permute(0, 3, 1, 2), mean, variance
 
@@ -62,7 +66,7 @@ class _PooledBatchNorm(torch.autograd.Function):
         gradient = gradients[0].permute(0, 2, 3, 1).contiguous()
         maps, *others = ctx.saved_tensors
         rows = maps.permute(0, 2, 3, 1).contiguous()
-        maps, weight, bias = _Gradient.apply(gradient, rows, *others, ctx.eps, ctx.relu)  # type: ignore[no-untyped-call]
+        maps, weight, bias = _Gradient.apply(gradient, rows, *others)  # type: ignore[no-untyped-call]
         return maps.permute(0, 3, 1, 2), weight, bias, None, None
 
 
@@ -70,129 +74,121 @@ class _Gradient(torch.autograd.Function):
     """The gradient of `_PooledBatchNorm`, as a function of that of its output, of the raw maps and of the weight."""
 
     @staticmethod
-    def forward(ctx: Any, *arguments: Any) -> tuple[Tensor, ...]:
-        *tensors, ctx.eps, ctx.relu = arguments
-        ctx.save_for_backward(*tensors)
-        with torch.autocast(tensors[0].device.type, enabled=False):
-            return _compiled(backward)(*arguments)  # type: ignore[no-any-return]
+    def forward(
+        ctx: Any, gradient: Maps, maps: Maps, chosen: Maps, place: Maps, weight: Tensor, mean: Tensor, scale: Tensor
+    ) -> tuple[Tensor, ...]:
+        count = maps.numel() // maps.shape[-1]
+        with torch.autocast(maps.device.type, enabled=False):
+            to_bias, product = _compiled(sums)(gradient, chosen, place, mean)
+            to_weight = product * scale
+            ctx.save_for_backward(gradient, maps, chosen, place, weight, mean, scale, to_weight, to_bias)
+            factor = weight * scale
+            k1 = -factor * scale * to_weight / count
+            k0 = -factor * to_bias / count - mean * k1
+            return _compiled(unpool)(gradient, maps, place, factor, k1, k0), to_weight, to_bias
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        maps, weight, bias = gradients
+        of_maps, of_weight, of_bias = gradients
+        gradient, maps, chosen, place, weight, mean, scale, to_weight, to_bias = ctx.saved_tensors
+        h, count = of_maps.contiguous(), maps.numel() // maps.shape[-1]
         with torch.autocast(maps.device.type, enabled=False):
-            first, second, third = _compiled(twice_backward)(
-                maps.contiguous(), weight, bias, *ctx.saved_tensors, ctx.eps, ctx.relu
-            )
-        return first, second, None, None, third, *[None] * 5
+            sum_h, product, at_chosen = _compiled(twice_sums)(h, maps, gradient, place, mean)
+            sum_h, sum_hx, factor = sum_h / count, product * scale / count, weight * scale
+            inner = at_chosen - to_bias * sum_h - to_weight * sum_hx
+            a, b = of_weight - factor * sum_hx, factor * to_weight / count
+            k1 = -scale * scale * ((a * to_weight / count - b * sum_hx) + factor * inner / count)
+            k0 = -scale * (a * to_bias / count - b * sum_h) - mean * k1
+            j1 = scale * a
+            j0 = of_bias - factor * sum_h - mean * j1
+            first = _compiled(twice_at_chosen)(h, chosen, place, factor, j1, j0)
+            second = _compiled(twice_unpool)(h, gradient, maps, place, scale * a, scale * b, k1, k0)
+        return first, second, None, None, inner * scale, None, None
 
 
-def forward(
-    maps: Maps, weight: Float[Tensor, "channel"], bias: Float[Tensor, "channel"], eps: float, relu: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return the output, the chosen raw values, their places in the windows (0 to 3), and mean and variance."""
-    images, height, width, _ = maps.shape
-    x = maps.to(weight.dtype)
-    count = images * height * width
-    shift = x[0].mean((0, 1))  # near the mean, so that the difference below loses no digits
-    centred = x - shift
+def statistics(maps: Maps, near: Channels) -> tuple[Channels, Channels]:
+    """Return mean and variance. A value near the mean is subtracted first, so that their difference loses no digits."""
+    count = maps.numel() // maps.shape[-1]
+    centred = maps.to(near.dtype) - near
     first = centred.sum((1, 2)).sum(0) / count
     second = centred.square().sum((1, 2)).sum(0) / count
-    mean, variance = shift + first, (second - first.square()).clamp_min(0)
-    sign = torch.where(weight < 0, -1.0, 1.0).to(x.dtype)
-    rows, columns = height // 2, width // 2
+    return near + first, (second - first.square()).clamp_min(0)
+
+
+def pool(
+    maps: Maps, sign: Channels, mean: Channels, factor: Channels, bias: Channels, relu: bool
+) -> tuple[Maps, Maps, Maps]:
+    """Return the output, the chosen raw values, and their places in the windows: 0 to 3, or 4 where ReLU gives zero."""
+    rows, columns = maps.shape[1] // 2, maps.shape[2] // 2
+    x = maps.to(sign.dtype)
     a, b, c, d = (x[:, i : 2 * rows : 2, j : 2 * columns : 2] * sign for i in (0, 1) for j in (0, 1))
     above, below = torch.maximum(a, b), torch.maximum(c, d)
-    # the first of equal values, as in PyTorch; a float, because a mask of bytes keeps the loops from being vectorised
-    place = torch.where(below > above, torch.where(d > c, 3.0, 2.0), torch.where(b > a, 1.0, 0.0)).to(x.dtype)
+    # the first of equal values, as in PyTorch; a float, because a mask of bytes keeps the loop from being vectorised
+    place = torch.where(below > above, torch.where(d > c, 3.0, 2.0), torch.where(b > a, 1.0, 0.0))
     chosen = torch.maximum(above, below) * sign
-    out = (chosen - mean) * (weight * torch.rsqrt(variance + eps)) + bias
-    given = maps.dtype
-    return (out.relu() if relu else out).to(given), chosen.to(given), place.to(given), mean, variance
-
-
-def backward(
-    gradient: Float[Tensor, "image height2 width2 channel"],
-    maps: Maps,
-    chosen: Float[Tensor, "image height2 width2 channel"],
-    place: Float[Tensor, "image height2 width2 channel"],
-    weight: Float[Tensor, "channel"],
-    bias: Float[Tensor, "channel"],
-    mean: Float[Tensor, "channel"],
-    variance: Float[Tensor, "channel"],
-    eps: float,
-    relu: bool,
-) -> tuple[Maps, Float[Tensor, "channel"], Float[Tensor, "channel"]]:
-    """Return the gradients of the raw maps, the weight and the bias."""
-    images, height, width, channels = maps.shape
-    rows, columns = chosen.shape[1:3]
-    x, gradient, chosen, place = (each.to(weight.dtype) for each in (maps, gradient, chosen, place))
-    count = images * height * width
-    scale = torch.rsqrt(variance + eps)
-    normalised = (chosen - mean) * scale
+    out = (chosen - mean) * factor + bias
     if relu:
-        gradient = torch.where(normalised * weight + bias > 0, gradient, 0.0)
-    to_bias = gradient.sum((1, 2)).sum(0)
-    to_weight = (gradient * normalised).sum((1, 2)).sum(0)
-    factor = weight * scale
-    k1 = -factor * to_weight * scale / count
-    k0 = -factor * to_bias / count - mean * k1
-    windows = x[:, : 2 * rows, : 2 * columns].reshape(images, rows, 2, columns, 2, channels)
-    back = (gradient * factor).view(images, rows, 1, columns, 1, channels)
-    position = torch.arange(4, dtype=x.dtype, device=x.device).view(1, 1, 2, 1, 2, 1)
-    here = place.view(images, rows, 1, columns, 1, channels) == position
-    inside = (windows * k1 + k0 + torch.where(here, back, 0.0)).reshape(images, 2 * rows, 2 * columns, channels)
-    if (height, width) == (2 * rows, 2 * columns):
-        return inside.to(maps.dtype), to_weight, to_bias
-    whole = x * k1 + k0
-    whole[:, : 2 * rows, : 2 * columns] = inside
-    return whole.to(maps.dtype), to_weight, to_bias
+        place = torch.where(out > 0, place, 4.0)
+        out = out.relu()
+    return out.to(maps.dtype), chosen.to(maps.dtype), place.to(maps.dtype)
 
 
-def twice_backward(
-    to_maps: Maps,
-    to_weight: Float[Tensor, "channel"],
-    to_bias: Float[Tensor, "channel"],
-    gradient: Float[Tensor, "image height2 width2 channel"],
-    maps: Maps,
-    chosen: Float[Tensor, "image height2 width2 channel"],
-    place: Float[Tensor, "image height2 width2 channel"],
-    weight: Float[Tensor, "channel"],
-    bias: Float[Tensor, "channel"],
-    mean: Float[Tensor, "channel"],
-    variance: Float[Tensor, "channel"],
-    eps: float,
-    relu: bool,
-) -> tuple[Float[Tensor, "image height2 width2 channel"], Maps, Float[Tensor, "channel"]]:
-    """Return the gradients of `gradient`, of the raw maps and of the weight, given those of what `backward` returns."""
+def sums(gradient: Maps, chosen: Maps, place: Maps, mean: Channels) -> tuple[Channels, Channels]:
+    """Return the sums of the gradient, and of the gradient times the centred chosen values."""
+    given = torch.where(place.to(mean.dtype) < 4, gradient.to(mean.dtype), 0.0)
+    return given.sum((1, 2)).sum(0), (given * (chosen.to(mean.dtype) - mean)).sum((1, 2)).sum(0)
+
+
+def unpool(gradient: Maps, maps: Maps, place: Maps, factor: Channels, k1: Channels, k0: Channels) -> Maps:
+    """Return the raw maps times k1, plus k0, plus the gradient times the factor at its places."""
+    return _with_windows(maps.to(k1.dtype) * k1 + k0, gradient.to(k1.dtype) * factor, place).to(maps.dtype)
+
+
+def twice_sums(h: Maps, maps: Maps, gradient: Maps, place: Maps, mean: Channels) -> tuple[Channels, Channels, Channels]:
+    """Return the sums of h, of h times the centred maps, and of h times the gradient at its places."""
+    of_maps = h.to(mean.dtype)
+    products = of_maps * (maps.to(mean.dtype) - mean)
+    at_chosen = _at_places(of_maps, place) * gradient.to(mean.dtype)
+    return of_maps.sum((1, 2)).sum(0), products.sum((1, 2)).sum(0), at_chosen.sum((1, 2)).sum(0)
+
+
+def twice_at_chosen(h: Maps, chosen: Maps, place: Maps, factor: Channels, j1: Channels, j0: Channels) -> Maps:
+    """Return h times the factor at its places, plus the chosen values times j1, plus j0; zero where ReLU gives zero."""
+    whole = _at_places(h.to(j1.dtype), place) * factor + chosen.to(j1.dtype) * j1 + j0
+    return torch.where(place.to(j1.dtype) < 4, whole, 0.0).to(h.dtype)
+
+
+def twice_unpool(
+    h: Maps, gradient: Maps, maps: Maps, place: Maps, a: Channels, b: Channels, k1: Channels, k0: Channels
+) -> Maps:
+    """Return the raw maps times k1, plus k0, minus h times b, plus the gradient times a at its places."""
+    smooth = maps.to(k1.dtype) * k1 + k0 - h.to(k1.dtype) * b
+    return _with_windows(smooth, gradient.to(k1.dtype) * a, place).to(maps.dtype)
+
+
+def _at_places(maps: Maps, place: Maps) -> Maps:
+    """Return the value at its place in each window; zero at place 4."""
+    rows, columns = place.shape[1:3]
+    windows = (maps[:, i : 2 * rows : 2, j : 2 * columns : 2] for i in (0, 1) for j in (0, 1))
+    at = place.to(maps.dtype)
+    first, second, third, fourth = (torch.where(at == index, each, 0.0) for index, each in enumerate(windows))
+    return first + second + third + fourth
+
+
+def _with_windows(maps: Maps, pooled: Maps, place: Maps) -> Maps:
+    """Return the maps with the pooled values added at their places."""
     images, height, width, channels = maps.shape
-    rows, columns = chosen.shape[1:3]
-    count = images * height * width
-    x, h, given, chosen, place = (each.to(weight.dtype) for each in (maps, to_maps, gradient, chosen, place))
-    scale = torch.rsqrt(variance + eps)
-    normalised = (chosen - mean) * scale
-    active = (normalised * weight + bias > 0) if relu else torch.ones_like(normalised, dtype=torch.bool)
-    given = torch.where(active, given, 0.0)
-    position = torch.arange(4, dtype=x.dtype, device=x.device).view(1, 1, 2, 1, 2, 1)
-    here = place.view(images, rows, 1, columns, 1, channels) == position
-    windows = h[:, : 2 * rows, : 2 * columns].reshape(images, rows, 2, columns, 2, channels)
-    of_chosen = torch.where(here, windows, 0.0).sum((2, 4))
-    sum_h = h.sum((1, 2)).sum(0) / count
-    sum_hx = (h * (x - mean)).sum((1, 2)).sum(0) * scale / count
-    sum_g, sum_gx = given.sum((1, 2)).sum(0), (given * normalised).sum((1, 2)).sum(0)
-    factor = weight * scale
-    inner = (of_chosen * given).sum((1, 2)).sum(0) - sum_g * sum_h - sum_gx * sum_hx
-    first = factor * (of_chosen - sum_h - normalised * sum_hx) + to_weight * normalised + to_bias
-    a, b = to_weight - factor * sum_hx, factor * sum_gx / count
-    k1 = -scale * scale * ((a * sum_gx / count - b * sum_hx) + factor * inner / count)
-    k0 = -scale * (a * sum_g / count - b * sum_h) - mean * k1
-    back = (given * (a * scale)).view(images, rows, 1, columns, 1, channels)
-    whole = x * k1 + k0 - h * (b * scale)
-    inside = whole[:, : 2 * rows, : 2 * columns].reshape(images, rows, 2, columns, 2, channels)
-    inside = (inside + torch.where(here, back, 0.0)).reshape(images, 2 * rows, 2 * columns, channels)
-    if (height, width) != (2 * rows, 2 * columns):
-        whole[:, : 2 * rows, : 2 * columns] = inside
-        inside = whole
-    return torch.where(active, first, 0.0).to(gradient.dtype), inside.to(maps.dtype), inner * scale
+    rows, columns = place.shape[1:3]
+    windows = maps[:, : 2 * rows, : 2 * columns].reshape(images, rows, 2, columns, 2, channels)
+    position = torch.arange(4, dtype=maps.dtype, device=maps.device).view(1, 1, 2, 1, 2, 1)
+    shape = (images, rows, 1, columns, 1, channels)
+    inside = windows + torch.where(place.to(maps.dtype).view(shape) == position, pooled.view(shape), 0.0)
+    inside = inside.reshape(images, 2 * rows, 2 * columns, channels)
+    if (height, width) == (2 * rows, 2 * columns):
+        return inside
+    whole = maps.clone()
+    whole[:, : 2 * rows, : 2 * columns] = inside
+    return whole
 
 
 @cache
