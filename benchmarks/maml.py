@@ -40,9 +40,13 @@ def main() -> None:
             f"{'   '.join(others)}   (losses differ by {apart:.1e})",
             flush=True,
         )
-    for way, limit in (("kept", 10**9), ("computed twice", maml.LARGE_TASK)):
+    for way, limit, compiled in (
+        ("kept", 10**9, False),
+        ("computed twice", maml.LARGE_TASK, False),
+        ("computed twice, compiled", maml.LARGE_TASK, True),
+    ):
         with ProcessPoolExecutor(1, get_context("spawn")) as process:  # its peak of memory is its own
-            seconds_of_task, peak, loss = process.submit(large_task, limit).result()
+            seconds_of_task, peak, loss = process.submit(large_task, limit, compiled).result()
         print(
             f"  maml-transduction, 84x84x3, 5-way 1-shot, bfloat16, a task with its inner steps {way}: "
             f"{seconds_of_task:.2f} s of CPU, at most {peak / 1e6:.1f} GB   (loss {loss:.6f})",
@@ -72,7 +76,7 @@ def measure(size: int, channels: int, shot: int, tasks: int) -> tuple[dict[str, 
     return {way: statistics.median(taken[WARM_UP:]) for way, taken in times.items()}, max(first) - min(first)
 
 
-def large_task(limit: int) -> tuple[float, int, float]:
+def large_task(limit: int, compiled: bool) -> tuple[float, int, float]:
     """Median seconds of a task on one thread, peak memory in kilobytes, and the loss; `limit` as LARGE_TASK."""
     maml.LARGE_TASK = limit
     torch.set_num_threads(1)
@@ -81,6 +85,8 @@ def large_task(limit: int) -> tuple[float, int, float]:
     config = MAMLTransductionConfig(backbone="conv4-linear", zero_head=True)
     method = MAMLTransduction(config, Dimensions(3, 84, 5, 1, 64)).train()
     method.lower_precision(torch.bfloat16)
+    if compiled:
+        method.compile_backbone()
     task, times = random_task(84, 3, 1, 1), []
     for _ in range(WARM_UP + STEPS):
         start = time.process_time()

@@ -50,7 +50,8 @@ class TrainingDeviceOptions(DeviceOptions):
 
     precision: Precision = "auto"
     """The precision of the backbone in training (auto: bfloat16 where the GPU supports it, otherwise float32).
-    Distances, graphs and weights are always float32, and so is evaluation."""
+    Distances, graphs and weights are always float32, and so is evaluation, except that MAML and Reptile learn the tasks
+    of validation (and of the tests of `tpn paper`) as they do in training."""
     compile: Flag = False
     """Compile the backbone with torch.compile, which takes a minute and needs a C++ compiler; steps are then faster.
     By default, long trainings of a Conv-4 on a CPU are compiled if there is a compiler."""
