@@ -18,7 +18,12 @@ from statistics import median
 from typing import Any
 
 import tpn
+from tpn.episodes.setting import TEST_SEED, Setting
+from tpn.evaluation.subject import open_run
 from tpn.files import write_text
+from tpn.progress import showing
+from tpn.runs.folder import find_run
+from tpn.training.device import computing
 
 TIMED, COMPILING = 16, 3
 """Steps of each image size that are timed, and how many of the first are left out: in them the network is compiled."""
@@ -108,13 +113,13 @@ def trial(name: str, recipe: dict[str, Any], options: argparse.Namespace) -> dic
         common |= {"init": options.init}
     per_step = recipe.get("episodes_per_step", 1)
     steps = int(60 * options.minutes / seconds_per_step(common, options.data, folder))
-    run = train(common | {"episodes": steps * per_step}, options.data, folder)
+    train(common | {"episodes": steps * per_step}, options.data, folder)
     row: dict[str, Any] = {"recipe": name, "steps": steps}
-    for shot in (1, 5):
-        test = tpn.evaluate(
-            run, way=5, shot=shot, query=15, split="val", episodes=600, threads=options.threads, progress=False
-        )
-        row[f"{shot}-shot"] = f"{100 * test.accuracy:.2f} ± {100 * (test.ci95 or 0):.2f}"
+    settings = [Setting(5, shot) for shot in (1, 5)]
+    with computing(options.threads), showing(False):
+        tests = open_run(find_run(folder), split="val").test(settings, 600, TEST_SEED)
+        for setting, test in zip(settings, tests, strict=True):
+            row[f"{setting.shot}-shot"] = f"{100 * test.mean.value:.2f} ± {100 * (test.mean.ci95 or 0):.2f}"
     write_text(result, json.dumps(row))
     return row
 
