@@ -14,6 +14,7 @@ from tpn.paper.job import Computing, read_result
 from tpn.paper.measured import collect
 from tpn.paper.report.report import Report
 from tpn.runs.loading import load, weights_digest
+from tpn.training import device
 
 SHORT = {"episodes": 2, "batch_size": 16, "validate_every": 2, "validation_episodes": 2, "classifier": "cosine"}
 
@@ -116,3 +117,22 @@ def test_compile_is_for_the_methods_that_can_be_compiled(images, tmp_path):
     assert compiled["tpn"]
     assert compiled["maml"]
     assert not Computing(device="cpu").prepare(next(job.config for job in jobs if job.config.method == "maml")).compile
+
+
+def test_what_gains_from_a_compiler_uses_it_by_itself(images, tmp_path, monkeypatch):
+    monkeypatch.setattr(device, "check_compiler", lambda device: None)
+    jobs = planned(find_experiment("table1"), images, tmp_path, BUDGETS["quick"]).jobs.values()
+    compiled = {}
+    for job in jobs:
+        long = replace(job.config, image_size=84, settings=replace(job.config.settings, episodes=1_000))
+        compiled[long.method] = Computing(device="cpu").prepare(long).compile
+        short = replace(long, settings=replace(long.settings, episodes=4))
+        assert not Computing(device="cpu").prepare(short).compile
+        assert not Computing(device="cpu", no_compile=True).prepare(long).compile
+        if long.method == "maml":
+            at_once = replace(long, settings=replace(long.settings, vectorised=True))
+            assert not Computing(device="cpu").prepare(at_once).compile
+    assert compiled["tpn"]
+    assert compiled["maml"]
+    assert compiled["maml-transduction"]
+    assert not compiled["reptile"], "its batches are too small"

@@ -13,7 +13,8 @@ from tpn.errors import TPNError
 from tpn.methods._adaptation import Adapting
 from tpn.methods._config import ClassifierConfig
 from tpn.methods._method import Method
-from tpn.methods._registry import find_method
+from tpn.methods.maml import MAMLConfig
+from tpn.methods.reptile import ReptileConfig
 from tpn.runs.config import RunConfig
 from tpn.thread_count import check_threads
 from tpn.training.distributed import ALONE, CPU, Processes
@@ -110,11 +111,15 @@ def check_compiler(device: torch.device) -> None:
 
 def compilation_pays(config: RunConfig, execution: Execution) -> bool:
     """Return whether compiling the backbone saves more time than it takes, and is possible."""
-    kind, settings, episode = find_method(config.method), config.settings, config.episode
+    settings, episode = config.settings, config.episode
     images = settings.batch_size if isinstance(settings, ClassifierConfig) else episode.images
+    if isinstance(settings, MAMLConfig):
+        images *= 1 + settings.inner_steps
     worth = settings.episodes * images * config.image_size**2 >= WORTH_COMPILING
-    blocks = settings.backbone in CONV_BLOCK_NETWORKS and not issubclass(kind, Adapting)
-    if not (worth and blocks and execution.device.type == "cpu" and execution.precision != "float16"):
+    network = settings.backbone in CONV_BLOCK_NETWORKS and not (
+        isinstance(settings, ReptileConfig) or (isinstance(settings, MAMLConfig) and settings.vectorised)
+    )  # the batches of Reptile are too small
+    if not (worth and network and execution.device.type == "cpu" and execution.precision != "float16"):
         return False
     try:
         check_compiler(execution.device)
