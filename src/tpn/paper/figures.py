@@ -7,7 +7,7 @@ from tpn.paper.budget import FIRST_STAGE, SCRATCH
 from tpn.paper.published import QUERIES, QUERY_NUMBER, RESNET, SOLVERS, TABLE_1, Published
 from tpn.paper.recipe import Cell, Experiment, Test, Training, training
 from tpn.paper.tables import WAYS_AND_SHOTS, episodic, systems
-from tpn.paper.two_stages import CONV4, PHOTOGRAPHS, SHORTER, SMALL_RESNET, first_stage, second_stage
+from tpn.paper.two_stages import CONV4, MIRRORED, PHOTOGRAPHS, SHORTER, SMALL_RESNET, first_stage, second_stage
 
 SHOTS = range(1, 11)
 
@@ -174,7 +174,7 @@ def in_two_stages() -> tuple[Experiment, ...]:
             'One training of TPN for all tests of Table 1: the weights of tpn.load("mini-conv4")',
             "Table 1",
             "mini-imagenet",
-            with_and_without_flip(second_stage(), TABLE_1["TPN (Higher Shot)"]),
+            with_and_without_flip(second_stage(**MIRRORED), TABLE_1["TPN (Higher Shot)"]),
             init=FIRST_STAGE,
         ),
         Experiment(
