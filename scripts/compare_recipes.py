@@ -103,7 +103,7 @@ def trial(name: str, recipe: dict[str, Any], options: argparse.Namespace) -> dic
     """Train a recipe for the given time, and test it on the validation classes; or read what was found before."""
     stage = "second" if options.second_stage else "first"
     folder = options.out / f"{stage}-{name.replace(' ', '-').replace(',', '')}"
-    result = folder.with_suffix(".json")
+    result = folder.with_name(f"{folder.name}.json")
     if result.is_file():
         found: dict[str, Any] = json.loads(result.read_text())
         return found
