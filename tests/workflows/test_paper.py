@@ -60,7 +60,7 @@ def test_a_result_can_be_looked_at(reproduced):
         sheet = list(csv.DictReader(stream))
     assert list(frame.columns) == list(sheet[0])
     assert frame["accuracy"].tolist() == pytest.approx([float(line["accuracy"]) for line in sheet], abs=1e-4)
-    assert frame["published"].tolist() == [55.51, 69.86, 38.44, 52.77] * 2, "the best numbers of the paper, in both rows"
+    assert frame["published"].tolist() == [55.51, 69.86, 38.44, 52.77] * 2, "the paper's best, in both rows"
     assert json.loads(json.dumps(reproduced.to_dict()))["cells"] == reproduced.rows()
 
 
