@@ -53,7 +53,7 @@ SECOND_STAGE: dict[str, Any] = {
     **SEVERAL_TASKS,
     "test_k": 15,
     "test_alpha": 0.998,
-    "episodes": 2_500,
+    "episodes": 4_000,
     "schedule": "cosine",
     "backbone_lr": 0.3,
     "ema": 0.99,
@@ -62,8 +62,8 @@ SECOND_STAGE: dict[str, Any] = {
     "patience": 0,
 }
 """The second stage of the shipped weights, by episodes of TPN."""
-MIRRORED: dict[str, Any] = {"augment": ("flip",), "episodes": 4_000}
-"""For Conv-4, which with mirror images learns longer (the same page)."""
+MIRRORED: dict[str, Any] = {"augment": ("flip",)}
+"""For Conv-4, which with mirror images learns longer (docs/how-to/two-stages.md)."""
 SHORTER: dict[str, Any] = {"episodes": 1_000, "validate_every": 250}
 """For a network whose episodes cost more: Conv-4 was best after as many (docs/how-to/two-stages.md)."""
 
